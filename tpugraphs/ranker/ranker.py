@@ -36,6 +36,7 @@ from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.trainset import known_as
 from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -328,6 +329,8 @@ class Ranker(ScorerBase):
         given = {name: value for name, value in given.items() if name in known}
         if by_epochs:
             given.pop("steps", None)
+        elif params.get("steps") is not None and "epochs" not in params:
+            given.pop("epochs", None)
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
@@ -680,6 +683,21 @@ class Ranker(ScorerBase):
             todo = f"call fit (or tg.load_ranker) before {what}"
             raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether it was fitted to this very graph, with these configs, since it was made or loaded.
+
+        Parameters
+        ----------
+        graph : Graph
+            Compared by name, size and runtimes.
+
+        Returns
+        -------
+        bool
+            False of a ranker from a file, which does not say what it learnt from.
+        """
+        return known_as(graph) in getattr(self._estimator, "learnt_from", ())
+
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
@@ -820,8 +838,11 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
+        fields = entry("fields", dict)
+        if fields.get("steps") is not None:
+            fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
-            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker = cls(seed=entry("seed", int), **own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None

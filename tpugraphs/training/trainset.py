@@ -135,6 +135,14 @@ _HASHED: dict[str, tuple[str, ...]] = {
 }
 
 
+def known_as(graph: Graph) -> str:
+    """Return a digest that tells a measured graph from others: of its name, size and runtimes."""
+    told = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
+    h = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16)
+    h.update(np.ascontiguousarray(graph.config_runtime).data)
+    return h.hexdigest()
+
+
 def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
     """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
 
@@ -292,6 +300,8 @@ class TrainingSet:
     valid : list of (Prepared, rows)
     store : Store
     skipped : dict
+    known : set of str
+        What `known_as` calls the graphs that are learnt from.
     hashes : dict of str to str
         Digests of the graphs to train and to validate on.
     """
@@ -309,12 +319,17 @@ class TrainingSet:
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.warned = False
+        self.known = set[str]()
         self.counts: list[int] = []
         held: GraphSequence = []
         self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
+            self.known.update(
+                known_as(self.graphs[i]) for i in range(len(self.graphs)) if _whole(self.graphs)
+            )
             self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
+            self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
         self.hashes = {"train": self._fit_pipeline(fitted)}
@@ -338,6 +353,7 @@ class TrainingSet:
                     hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
                 if why is None:
+                    self.known.add(known_as(graph))
                     self._weigh(i, graph, hashes)
                     yield graph
                     continue
