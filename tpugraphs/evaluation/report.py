@@ -373,9 +373,7 @@ class Report:
         if self.known:
             some = ", ".join(self.known[:3]) + (", ..." if len(self.known) > 3 else "")
             graphs = f"{counted(len(self.known), 'graph')} ({some})"
-            notes.append(
-                f"Learnt from {graphs}: these figures say what the ranker remembers, not how it ranks others."
-            )
+            notes.append(f"Learnt from {graphs}: this tells what is remembered, not how others are ranked.")
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
             if any(row.configs < 2 for row in self.rows if "tau" in row.values):

@@ -325,10 +325,8 @@ class TrainingSet:
         self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
-            self.known.update(
-                known_as(self.graphs[i]) for i in range(len(self.graphs)) if _whole(self.graphs)
-            )
-            self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
+            given = self.graphs
+            self.graphs, held = hold_out(given, float(valid), seed, pipeline.kind, self.weights)
             self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
