@@ -5,7 +5,6 @@ import signal
 import threading
 from collections import Counter
 
-import madeup
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -305,7 +304,8 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
         monkeypatch.setattr(trainset, "CACHE_BYTES", limit)
         kept.clear()
         r = small_ranker(steps=40, slates=2, configs=configs, graph_sampling="sqrt-configs")
-        h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()]).history_
+        with pytest.warns(UserWarning, match="left out of the fit"):
+            h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()]).history_
         assert set(h.skipped) == {"bare", "level"} and len(h.loss) == 40
         assert all(size <= limit or count == 1 for size, count in kept)
         report = r.evaluate(graphs[:5])
@@ -317,7 +317,9 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
 
 def test_sqrt_configs_visits_in_proportion():
     graphs = uneven()
-    taken, _ = slates_of({"graph_sampling": "sqrt-configs", "evaluate_every": 1000}, steps=350, graphs=graphs)
+    fields = {"graph_sampling": "sqrt-configs", "evaluate_every": 1000}
+    with pytest.warns(UserWarning, match="left out of the fit"):
+        taken, _ = slates_of(fields, steps=350, graphs=graphs)
     seen = Counter(name for name, _, _ in taken)
     counts = np.array([g.num_configs for g in graphs[:5]])
     shares = np.sqrt(counts) / np.sqrt(counts).sum()
@@ -326,11 +328,13 @@ def test_sqrt_configs_visits_in_proportion():
     assert all(times.size == min(16, count) for _, times, count in taken)
 
 
-def test_graphs_of_another_kind_are_never_visited(tmp_path):
-    tile = madeup.graph("kernel_01")
+def test_graphs_without_anything_to_configure_are_never_visited(tmp_path):
+    graph = small_graph(1)
+    empty = graph.replace(node_config_ids=[], node_config_feat=np.zeros((96, 0, 18)), name="empty")
     r = small_ranker(steps=6, graph_sampling="sqrt-configs")
-    h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path).history_
-    assert set(h.skipped) == {tile.name} and len(h.loss) == 6
+    with pytest.warns(UserWarning, match="1 graph left out of the fit: empty: node_config_ids"):
+        h = r.fit([empty, small_graph(0)], verbose=False, checkpoint_dir=tmp_path).history_
+    assert set(h.skipped) == {"empty"} and len(h.loss) == 6
     lazy = Lazy(0, 1, 2)
     small_ranker(steps=6, graph_sampling="sqrt-configs").fit(lazy, verbose=False)
     assert lazy.reads == 6  # the numbers of configs come from the pass that fits the scaler

@@ -13,6 +13,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -46,6 +47,10 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if found:
+            near = difflib.get_close_matches(found[1], re.findall(r"[^\s,']+", found[2]), n=1)
+            message += f" (did you mean {near[0]}?)" if near else ""
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
 
 
@@ -134,7 +139,8 @@ def _run(argv: Sequence[str] | None) -> int:
             _core.set_num_threads(args.threads)
         silent = progress.quiet() if args.quiet or args.json else nullcontext()
         with silent, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+            for told in ("interrupted after step", ".* left out of the fit"):  # elsewhere
+                warnings.filterwarnings("ignore", message=told)
             code: int = args.run(args)
             return code
     except KeyboardInterrupt as stop:

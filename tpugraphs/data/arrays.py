@@ -54,6 +54,31 @@ def with_graph(error: DataError, name: str) -> DataError:
     return DataError(f"graph {name!r}: {text}", field=error.field, found=error.found, expected=error.expected)
 
 
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a table (pandas, Polars, Arrow); None if there are none.
+
+    Raises
+    ------
+    DataError
+        Some are strings and others are not.
+    """
+    names = getattr(table, "column_names", None)  # Arrow, whose columns are arrays
+    names = getattr(table, "columns", None) if names is None else names
+    if names is None and hasattr(table, "__dataframe__"):
+        names = table.__dataframe__().column_names()
+    listed = [] if names is None or callable(names) else list(names)
+    kinds = sorted({type(name).__name__ for name in listed})
+    if not any(isinstance(name, str) for name in listed):
+        return None
+    if not all(isinstance(name, str) for name in listed):
+        # in scikit-learn's words
+        raise DataError(
+            "Feature names are only supported if all input features have string names, but your input has "
+            f"{kinds} as feature name / column name types; use table.columns.astype(str)"
+        )
+    return tuple(map(str, listed))
+
+
 def check_mask(field: str, value: Any, where: str = "") -> None:
     """Raise DataError if values are masked, in an array or a list of arrays: NumPy forgets that silently."""
     parts = value if isinstance(value, (list, tuple)) else [value]

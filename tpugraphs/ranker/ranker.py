@@ -36,6 +36,7 @@ from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.trainset import known_as
 from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -72,6 +73,10 @@ class Ranker(ScorerBase):
     ----------
     history_ : History
         History of the last fit; there is none before a fit, nor of a ranker from a file.
+    n_features_in_ : int
+    feature_names_in_ : (F,) object
+        Number and names of the columns of configs, for recipes of any schema. A table whose columns have
+        other names, or another order, is refused.
 
     Raises
     ------
@@ -184,12 +189,25 @@ class Ranker(ScorerBase):
         Raises
         ------
         AttributeError
-            Nothing was learnt, or the recipe is not for any schema, or trains no network.
+            Nothing was learnt, or the recipe is not for any schema.
         """
-        schema = self.schema if self.fitted and isinstance(self._estimator, NetworkEstimator) else None
-        if schema is None:
-            raise AttributeError("n_features_in_: networks of any schema have it, from fit on")
-        return len(schema.config)
+        if not self.fitted or self.schema is None:
+            raise AttributeError("n_features_in_: rankers of any schema have it, from fit on")
+        return len(self.schema.config)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of these columns, as scikit-learn calls them. Tables that are ranked must have the same.
+
+        Raises
+        ------
+        AttributeError
+            As `n_features_in_`, or the columns had no names.
+        """
+        names = self.schema.names("config") if self.fitted and self.schema is not None else ()
+        if not names:
+            raise AttributeError("feature_names_in_: rankers have it that learnt from columns with names")
+        return np.array(names, dtype=object)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -199,7 +217,7 @@ class Ranker(ScorerBase):
     @property
     def schema(self) -> Schema | None:
         """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
-        return self.pipeline.schema
+        return getattr(self._estimator, "schema", None)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -311,6 +329,8 @@ class Ranker(ScorerBase):
         given = {name: value for name, value in given.items() if name in known}
         if by_epochs:
             given.pop("steps", None)
+        elif params.get("steps") is not None and "epochs" not in params:
+            given.pop("epochs", None)
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
@@ -404,9 +424,9 @@ class Ranker(ScorerBase):
 
         Every step takes a slate, which is one graph and some of its configs, or several slates (fields
         `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
-        come equally often. Graphs without runtimes or with a single distinct config are left out and listed
-        in ``history_.skipped``; if it is the only graph, it is an error. A fit that fails before its first
-        step leaves the ranker unchanged.
+        come equally often. Graphs without runtimes or with a single distinct config are left out with a
+        warning and listed in ``history_.skipped``; if it is the only graph, it is an error, and so is a graph
+        of another kind. A fit that fails before its first step leaves the ranker unchanged.
 
         Parameters
         ----------
@@ -458,7 +478,7 @@ class Ranker(ScorerBase):
         Raises
         ------
         DataError
-            Nothing to learn from.
+            Nothing to learn from, or a graph of another kind.
         CheckpointError
             The checkpoint is damaged or of another fit; the message says what differs.
         ConfigError
@@ -554,7 +574,7 @@ class Ranker(ScorerBase):
         """
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, configs, getattr(self, "n_features_in_", None))
+            given = as_graph(graph, configs, self)
             configs = np.arange(given.num_configs)
         with self._alone():
             return self._networked().partial_fit(given, configs)
@@ -654,7 +674,7 @@ class Ranker(ScorerBase):
         self.require_fit("predict")
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, columns=getattr(self, "n_features_in_", None))
+            given = as_graph(graph, scorer=self)
         return self._estimator.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
@@ -662,6 +682,21 @@ class Ranker(ScorerBase):
         if not self.fitted:
             todo = f"call fit (or tg.load_ranker) before {what}"
             raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether it was fitted to this very graph, with these configs, since it was made or loaded.
+
+        Parameters
+        ----------
+        graph : Graph
+            Compared by name, size and runtimes.
+
+        Returns
+        -------
+        bool
+            False of a ranker from a file, which does not say what it learnt from.
+        """
+        return known_as(graph) in getattr(self._estimator, "learnt_from", ())
 
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
@@ -803,8 +838,11 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
+        fields = entry("fields", dict)
+        if fields.get("steps") is not None:
+            fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
-            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker = cls(seed=entry("seed", int), **own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None

@@ -6,6 +6,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
@@ -315,10 +316,32 @@ class ScorerBase(Convention, ABC):
         self.require_fit("evaluate")
         if getattr(configs, "ndim", 0) > 1:
             raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
-        return evaluate(
-            self.judged(tta, precision, options.get("verbose"), members, together),
-            graphs, configs=configs, **options,
-        )  # fmt: skip
+        known: dict[str, None] = {}
+
+        def noted(score: Callable[..., Any], graph: Graph, *rows: Any) -> Any:
+            if self.knows(graph):
+                known[str(graph.name)] = None
+            return score(graph, *rows)
+
+        judged = self.judged(tta, precision, options.get("verbose"), members, together)
+        noting = {name: partial(noted, score) for name, score in judged.items()}
+        report = evaluate(noting, graphs, configs=configs, **options)
+        return replace(report, known=tuple(known))
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the scorer, or one that it is made of, is known to have learnt from this very graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            With measured runtimes.
+
+        Returns
+        -------
+        bool
+            A report says which graphs were known.
+        """
+        return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
         self,
@@ -370,7 +393,7 @@ class ScorerBase(Convention, ABC):
             No graph, or one without measured runtimes.
         """
         values: list[float] = []
-        given: Any = measured(graphs, y, getattr(self, "n_features_in_", None))
+        given: Any = measured(graphs, y, self)
         check_graphs("graphs", given)
         for graph in [given] if hasattr(given, "config_runtime") else given:
             rows = getattr(graph, "ran", None)

@@ -149,8 +149,14 @@ class SeedRuns:
         Returns
         -------
         Ensemble
-            Of the selected rankers.
+            Of the selected rankers. If the default rule kept a single one of several, a warning says so.
         """
+        if len(self.selected) == 1 and len(self.rankers) > 1 and self.rule.name == ONE_STANDARD_ERROR:
+            warnings.warn(
+                f"an ensemble of one: the rule kept 1 of {len(self.rankers)} rankers; "
+                "train_seeds(..., select='all') keeps all, tg.Ensemble(runs.rankers) joins these",
+                stacklevel=2,
+            )
         return Ensemble(self.selected, weights, normalize)
 
     def evaluate(

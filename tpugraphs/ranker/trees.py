@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
+from tpugraphs.network.network import schema_of
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
+from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe
@@ -34,7 +37,9 @@ from tpugraphs.training.trainset import (
     check_graph,
     graph_weights,
     hold_out,
+    known_as,
     no_graphs,
+    warn_of_skipped,
 )
 
 __all__ = ["TreeEstimator", "Trees"]
@@ -115,11 +120,18 @@ class TreeEstimator(Estimator):
         self.trees: list[Trees] = []
         self.history: History | None = None
         self._kind, self._rounds = recipe.kind, 0
+        self._schema: Schema | None = None  # of graphs of any schema
+        self.learnt_from: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
         """Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs."""
         return self._kind
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the training graphs, None if they were published ones."""
+        return self._schema
 
     @property
     def fitted(self) -> bool:
@@ -141,6 +153,10 @@ class TreeEstimator(Estimator):
         self._kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
             graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
+        if self._kind == "graph":
+            seen = (graphs[i] for i in range(len(graphs)))
+            usable = (graph for graph in seen if check_graph("train", graph, self._kind) is None)
+            self._schema = Pipeline([], self._kind, make=lambda schema: []).fit(usable).schema
         total = int(how.steps or how.epochs or 1)
         self.history = history = History(total_steps=total, metric=self.fields.metric)
         fit = RunningFit(how.owner, history, how.callbacks)
@@ -168,6 +184,7 @@ class TreeEstimator(Estimator):
         for tree in self.trees:
             tree.booster.free_dataset()
         fit.tell("on_fit_end")
+        warn_of_skipped(history.skipped, stacklevel=3)
         return history
 
     def _tables(
@@ -178,6 +195,7 @@ class TreeEstimator(Estimator):
         for i in range(len(graphs)):
             graph = graphs[i]
             check_graph("train", graph, self._kind)
+            self.learnt_from |= {known_as(graph)}
             weights = graph_weights(graph, None if given is None else given[i])
             try:
                 check_measured(graph, self._kind)
@@ -264,6 +282,8 @@ class TreeEstimator(Estimator):
     ) -> NDArray[np.float32]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)
+        if self._schema is not None:
+            self._schema.check(graph)
         if as_configs(graph, configs) is not None:
             raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")
         rows = graph.row_numbers(configs)
@@ -321,11 +341,13 @@ class TreeEstimator(Estimator):
             for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}, tensors
+        told = {} if self._schema is None else {"schema": self._schema.to_dict()}
+        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries, **told}, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_file` gave; CheckpointError if that is damaged."""
         self._kind = tensorfile.entry(path, metadata, "graphs", str)
+        self._schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
         rounds = tensorfile.entry(path, metadata, "rounds", int)
         self.trees = []
         for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list)):

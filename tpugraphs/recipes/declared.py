@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tpugraphs import _core, metrics
 from tpugraphs.errors import RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
@@ -279,6 +281,15 @@ def plain(fields: Any) -> dict[str, Any]:
         By names of fields.
     """
     return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
+
+
+def of_numpy(v: Any) -> Any:
+    """Return a number of NumPy as one of Python, also in lists and dicts: the core and JSON take these."""
+    if isinstance(v, dict):
+        return {key: of_numpy(item) for key, item in v.items()}
+    if isinstance(v, (list, tuple)):
+        return type(v)(of_numpy(item) for item in v) if type(v) in (list, tuple) else v
+    return v.item() if isinstance(v, np.generic) else v
 
 
 def plain_value(v: Any) -> Any:

@@ -132,6 +132,7 @@ class Fit(RunningFit):
         if how.learning_rate is not None:
             self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
+        network.learnt_from = frozenset(data.known)
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params
@@ -270,6 +271,7 @@ class Fit(RunningFit):
         self._restore_best()
         self._warn_of_divergence()
         self.tell("on_fit_end")
+        self.data.warn(stacklevel=5)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
