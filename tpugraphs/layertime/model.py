@@ -133,8 +133,8 @@ class LayerTimeModel:
         layers = read_table(table, self.kind, device)
         method = METHODS[self.method](self.seed, **self.fields)
         method.fit(layers, verbose)  # a fit that is interrupted or fails leaves the model as it was
-        self._method = method
-        self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
+        made = {"_method": method, "_space": Space.of(matrix(layers)), "_calibrated": {}, "_figures": {}}
+        vars(self).update(made)  # all at once
         return self
 
     def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
@@ -176,8 +176,8 @@ class LayerTimeModel:
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
             found[name] = Calibration.fit(self._views(own, space), own.ms)
-        self._calibrated |= found
-        self._figures |= {one.name: one for one in layers.devices if one.name in found}
+        figures = {one.name: one for one in layers.devices if one.name in found}
+        vars(self).update(_calibrated=self._calibrated | found, _figures=self._figures | figures)
         return self
 
     def suggest(

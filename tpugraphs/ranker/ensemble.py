@@ -27,6 +27,7 @@ from tpugraphs.ranker.scorer import (
     Scorer,
     ScorerBase,
     check_whole,
+    unchanged_if_it_fails,
 )
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
@@ -296,12 +297,13 @@ class Ensemble(ScorerBase):
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
 
-        Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.
+        Ctrl-C raises KeyboardInterrupt. After any error all members are what they were before.
         """
         train, valid = learnable(train, valid, options.pop("y", None))
         handed: Any = options if valid is None else {"valid": valid, **options}
-        for ranker in self.rankers:
-            pass_on_interrupt(ranker.fit(train, **handed))
+        with unchanged_if_it_fails(self):
+            for ranker in self.rankers:
+                pass_on_interrupt(ranker.fit(train, **handed))
         return self
 
     def weighted(self, valid: Valid, metric: str = "tau", **options: Unpack[ChooseOptions]) -> Ensemble:

@@ -21,6 +21,7 @@ from tpugraphs.recipes.declared import (
     TableFields,
     TrainingFields,
     check_options,
+    constants,
     declared,
     is_number,
     option,
@@ -183,6 +184,13 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        given = state["options"]
+        vars(self).update(state, options=constants(given) if isinstance(given, dict) else given)
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"

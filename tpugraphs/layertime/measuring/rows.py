@@ -65,7 +65,9 @@ class Rows:
         if self._whole > len(head):
             text = io.BytesIO(content[: self._whole])
             text.name = str(self.path)
-            self.rows = [list(row) for row in zip(*csv_columns(text, most=4 * MOST_BYTES).values(), strict=True)]
+            self.rows = [
+                list(row) for row in zip(*csv_columns(text, most=4 * MOST_BYTES).values(), strict=True)
+            ]
 
     def __len__(self) -> int:
         return len(self.rows)
