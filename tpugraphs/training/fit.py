@@ -209,8 +209,8 @@ class Fit(RunningFit):
                             bar.show(self.step, self._shown())
                 except KeyboardInterrupt:
                     interrupts.pressed = True
-                    if self.step == 0:
-                        raise
+            if interrupts.pressed and self.step == 0:
+                raise KeyboardInterrupt
             self.end(interrupts.pressed)
         if self.history.interrupted:
             self._warn()
