@@ -197,7 +197,8 @@ def failing_scorers(monkeypatch):
     yield LinearBaseline().fit(layout), layout, lambda one: one.fit(small_any(5, configs=9))
     yield GaussianProcess().fit(any_), any_, lambda one: one.fit(small_any(5))
     yield MultiTaskGaussianProcess().fit([any_, small_any(1)]), any_, lambda one: one.fit([small_any(5)])
-    yield MeanEffect().fit([any_]), any_, lambda one: one.fit([small_any(5), layout])
+    other = tg.Graph(config_feat=np.ones((3, 1), np.float32), runtime=np.arange(1.0, 4.0))
+    yield MeanEffect().fit([any_]), any_, lambda one: one.fit([other, layout])
 
 
 @pytest.mark.parametrize("number", range(4))

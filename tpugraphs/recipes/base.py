@@ -8,7 +8,7 @@ import functools
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,6 +184,9 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it does not change
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
