@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError
+from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
@@ -90,12 +90,23 @@ def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.floa
     -------
     (n,) float32
         The mean.
+
+    Raises
+    ------
+    Error
+        It is not a finite number.
     """
     total: NDArray[np.float64] | None = None
     for own, share in parts:
         total = own * share if total is None else total + own * share
     assert total is not None
-    return total.astype(np.float32)
+    with np.errstate(over="ignore"):
+        scores = total.astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise Error(
+            "the mean of the scores is not a finite number: one of the rankers gives scores beyond all range"
+        )
+    return scores
 
 
 def fitted_weights(
