@@ -2,6 +2,7 @@
 
 import importlib.util
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -216,6 +217,43 @@ def test_other_scorers_keep_what_they_learnt(number, monkeypatch):
     assert all(vars(scorer)[name] is value for name, value in state.items())
     assert (scorer.predict(graph) == before).all()
     assert not isinstance(scorer, Process) or scorer.choose(graph, 3).size == 3
+
+
+def test_others_predict_with_one_fit_while_another_runs():
+    """Threads take turns at any place: no prediction has parts of two fits."""
+    two = [small_graph(seed, configs=300) for seed in (0, 3)]
+    tables = [{**{name: [1, 2, 3, 4] * 9 for name in ("batch", "dim_input", "dim_output")}} for _ in range(2)]
+    for i, table in enumerate(tables):
+        table["ms"] = [0.1 + (1 + 3 * i) * value for value in table["batch"]]
+    cases = [
+        (LinearBaseline(), [lambda one, g=g: one.fit(g) for g in two], lambda one: one.predict(two[0])),
+        (GaussianProcess(), [lambda one, s=s: one.fit(small_any(s, configs=9 + s)) for s in (0, 3)],
+         lambda one: one.predict(small_any())),
+        (tg.layertime.LayerTimeModel("dense", "roofline"), [lambda one, t=t: one.fit(t, "K40") for t in tables],
+         lambda one: one.predict({**tables[0]}, "K40")),
+    ]  # fmt: skip
+    interval = sys.getswitchinterval()
+    for scorer, fits, predict in cases:
+        known = [predict(fit(scorer)) for fit in fits]
+        found, done = [], threading.Event()
+
+        def look(scorer=scorer, predict=predict, found=found, done=done):
+            while not done.is_set():
+                found.append(predict(scorer))
+
+        thread = threading.Thread(target=look)
+        sys.setswitchinterval(1e-6)
+        try:
+            thread.start()
+            for _ in range(15):
+                for fit in fits:
+                    fit(scorer)
+        finally:
+            sys.setswitchinterval(interval)
+            done.set()
+            thread.join()
+        assert found and (known[0] != known[1]).any()
+        assert all(any((one == each).all() for each in known) for one in found)
 
 
 @pytest.mark.parametrize("made", ["ensemble", "routed", "nested"])

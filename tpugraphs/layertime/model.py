@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, replace
 from types import MappingProxyType
 from typing import Self, Unpack
@@ -318,6 +319,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
         return found
@@ -351,6 +353,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")

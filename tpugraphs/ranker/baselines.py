@@ -197,6 +197,7 @@ class LinearBaseline(ScorerBase):
         """
         if not self.fitted:
             raise ConfigError("LinearBaseline.predict needs fit first")
+        self = copy(self)  # of one fit, whatever another thread does
         rows = _rows(graph, configs)
         if _has_features(graph) != (self.digit is None):
             raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")

@@ -198,6 +198,11 @@ class Fit(RunningFit):
         -------
         History
             What happened.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before the end of the first step.
         """
         name = self.network.recipe.name
         with Interrupts() as interrupts:
