@@ -157,6 +157,10 @@ def into(name, value):
     return change
 
 
+def kind_of_member(kind):
+    return lambda metadata, tensors: metadata["members"][0].update(kind=kind)
+
+
 def deep(metadata, tensors):
     for _ in range(40):
         inside = {**metadata}
@@ -179,6 +183,7 @@ def deep(metadata, tensors):
         *[(kind, into("column", n), "expected rows that were learnt|column: expected") for kind in ("process",) for n in (-1, 99)],
         *[("multitask", into(f"{k}.column", n), "column: expected columns in 0") for k in ("program", "config") for n in (-1, 99)],
         *[(kind, changed(seed=-1), "seed: expected") for kind in ("layout", "process", "multitask")],
+        *[("ensemble", kind_of_member(n), r"members\[0\].kind: expected ensemble, ") for n in ([], {}, 3, "x" * 500)],
         ("random", deep, "members: expected at most 32 scorers inside each other"),
     ],
 )  # fmt: skip

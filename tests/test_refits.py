@@ -115,7 +115,7 @@ def test_training_that_diverges_leaves_a_ranker_as_it_was():
     own = tg.Ranker("graph-config", steps=2, width=16).fit(small_any(), verbose=False)
     before, nan_loss.calls = own.predict(small_any()), 0
     failing = tg.Ranker("graph-config", steps=6, width=16, loss=nan_loss)
-    failing.take(own.estimator)
+    failing._take(own.estimator)
     with pytest.raises(tg.ConfigError, match="nan_loss: .*finite loss, got nan"):
         failing.fit(small_any(1), verbose=False)
     assert (failing.predict(small_any()) == before).all()

@@ -168,9 +168,9 @@ def _read_member(path: str, i: int, metadata: Any, tensors: Mapping[str, NDArray
     if not isinstance(metadata, dict):
         raise tensorfile.fail(path, place, "an object", repr(metadata)[:80])
     kind = metadata.get("kind", RANKER)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         todo = "register the class that wrote it (tpugraphs.ranker.filekinds), then load again"
-        raise tensorfile.fail(path, f"{place}.kind", ", ".join(sorted(_KINDS)), repr(kind), todo)
+        raise tensorfile.fail(path, f"{place}.kind", ", ".join(sorted(_KINDS)), repr(kind)[:80], todo)
     mine = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
     try:
         return _KINDS[kind](path, metadata, mine)

@@ -98,13 +98,13 @@ def train_members(
                     checkpoint_every=checkpoint_every,
                     sample_weight=sample_weight,
                 )
-                fresh: Any = one.fresh()
+                fresh: Any = one._fresh()
                 fits.append(fresh.begin(train, valid, folder, how))
         interrupted = bool(fits) and _run(fits, workers, verbose)
         if interrupted and (len(fits) < len(members) or not all(fit.step > 0 for fit in fits)):
             raise KeyboardInterrupt
         for fit in fits:
-            fit.ranker.take(fit.network)
+            fit.ranker._take(fit.network)
         for one in members:
             if not interrupted and not isinstance(one.estimator, NetworkEstimator):
                 length: Any = {"epochs": epochs, "steps": steps}

@@ -132,19 +132,13 @@ class Ranker(ScorerBase):
 
     def reset(self) -> None:
         """Forget what was learnt."""
-        self.take(self.fresh())
+        self._take(self._fresh())
 
-    def take(self, estimator: Estimator) -> None:
-        """Rank with this from now on, which is of the recipe.
-
-        Parameters
-        ----------
-        estimator : Estimator
-            What `fresh` returned, trained.
-        """
+    def _take(self, estimator: Estimator) -> None:
+        """Rank with this from now on: what `_fresh` returned, trained."""
         self._learnt = self._training = estimator
 
-    def fresh(self) -> Estimator:
+    def _fresh(self) -> Estimator:
         """Return what the recipe trains, before it has learnt anything."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
@@ -513,10 +507,10 @@ class Ranker(ScorerBase):
                 learning_rate=learning_rate,
                 tuning=tuning,
             )
-            self._training = made = self.fresh()
+            self._training = made = self._fresh()
             made.fit(given, valid, how)
             if made.fitted:  # a callback may have stopped it before its first step
-                self.take(made)
+                self._take(made)
         return self
 
     def length(
