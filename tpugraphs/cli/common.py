@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
-from tpugraphs.system.files import atomic_write, opened
+from tpugraphs.system.files import atomic_write
+from tpugraphs.system.texts import read_whole
 from tpugraphs.system.words import json_text
 
 if TYPE_CHECKING:
@@ -222,6 +223,9 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
     return [(name, of, read) for file in files for name, read in tg.data.collections.graphs_in(file)]
 
 
+_MOST_PATTERNS = 16 << 20  # bytes of a file of them
+
+
 def patterns(args: argparse.Namespace) -> list[str]:
     """Return the patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
     if hasattr(args, "excluded"):
@@ -232,8 +236,7 @@ def patterns(args: argparse.Namespace) -> list[str]:
             found.append(pattern)
             continue
         try:
-            with opened(stdin(args, pattern[1:])) as file:
-                lines = file.read().decode("utf-8-sig").splitlines()
+            lines = read_whole(stdin(args, pattern[1:]), _MOST_PATTERNS).decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"--exclude {pattern}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at "

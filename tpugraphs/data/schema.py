@@ -22,6 +22,7 @@ from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.texts import parsed
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
@@ -454,8 +455,8 @@ class Schema:
             It is not such a text.
         """
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            data = parsed(text)
+        except ValueError as error:
             raise ConfigError(f"schema: expected JSON, found something else ({error})") from None
         return cls.from_dict(data)
 
@@ -519,7 +520,7 @@ def read_schema(text: AnyArray) -> tuple[Schema, dict[str, Any]]:
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:
-        data = json.loads(text.tobytes())
+        data = parsed(text.tobytes())
         number = data["format"]
         schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
         about = check_about(data.get("about"))

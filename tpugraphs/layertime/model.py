@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, replace
 from types import MappingProxyType
 from typing import Self, Unpack
@@ -133,8 +134,8 @@ class LayerTimeModel:
         layers = read_table(table, self.kind, device)
         method = METHODS[self.method](self.seed, **self.fields)
         method.fit(layers, verbose)  # a fit that is interrupted or fails leaves the model as it was
-        self._method = method
-        self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
+        made = {"_method": method, "_space": Space.of(matrix(layers)), "_calibrated": {}, "_figures": {}}
+        vars(self).update(made)  # all at once
         return self
 
     def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
@@ -176,8 +177,8 @@ class LayerTimeModel:
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
             found[name] = Calibration.fit(self._views(own, space), own.ms)
-        self._calibrated |= found
-        self._figures |= {one.name: one for one in layers.devices if one.name in found}
+        figures = {one.name: one for one in layers.devices if one.name in found}
+        vars(self).update(_calibrated=self._calibrated | found, _figures=self._figures | figures)
         return self
 
     def suggest(
@@ -318,6 +319,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
         return found
@@ -351,6 +353,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")

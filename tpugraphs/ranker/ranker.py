@@ -132,14 +132,33 @@ class Ranker(ScorerBase):
         fields = found.fields(preset, given)
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
+        self._learning, self._thread = threading.Lock(), 0
         self.reset()
-        self._learning = threading.Lock()
 
     def reset(self) -> None:
         """Forget what was learnt."""
+        self._take(self._fresh())
+
+    def _take(self, estimator: Estimator) -> None:
+        """Rank with this from now on: what `_fresh` returned, trained."""
+        self._learnt = self._training = estimator
+
+    def _fresh(self) -> Estimator:
+        """Return what the recipe trains, before it has learnt anything."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
-        self._estimator: Estimator = make(self._recipe, self.fields, int(self.seed), self.precision)
+        return make(self._recipe, self.fields, int(self.seed), self.precision)
+
+    # While a fit runs, its own thread (callbacks, losses) sees what is trained, and scores with it from the
+    # first step on. Other threads see what was learnt before, and so do all after a fit that fails.
+
+    @property
+    def _estimator(self) -> Estimator:
+        return self._training if threading.get_ident() == self._thread else self._learnt
+
+    @property
+    def _scoring(self) -> Estimator:
+        return self._estimator if self._estimator.fitted else self._learnt
 
     # Parameters
 
@@ -248,7 +267,7 @@ class Ranker(ScorerBase):
     @property
     def fitted(self) -> bool:
         """Whether it has learnt something."""
-        return self._estimator.fitted
+        return self._scoring.fitted
 
     @property
     def kind(self) -> str:
@@ -383,21 +402,26 @@ class Ranker(ScorerBase):
         return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_learning", *(["_recipe"] if is_registered(self._recipe) else [])}
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        left_out = {"_learning", "_thread", "_training"}
+        left_out |= {"_recipe"} if is_registered(self._recipe) else set()
+        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        return {**state, "_learnt": self._scoring}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         recipe = state.get("_recipe") or get_recipe(state["recipe"])
-        vars(self).update(state, _recipe=recipe, _learning=threading.Lock())
+        vars(self).update(state, _recipe=recipe, _learning=threading.Lock(), _thread=0)
+        self._training = self._learnt
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Refuse a second fit while one runs: it would mix the weights of both."""
         if not self._learning.acquire(blocking=False):
             raise Error("this ranker is being fitted by another thread: wait for it, or fit another ranker")
+        self._training, self._thread = self._learnt, threading.get_ident()
         try:
             yield
         finally:
+            self._training, self._thread = self._learnt, 0
             self._learning.release()
 
     # Learning
@@ -426,7 +450,8 @@ class Ranker(ScorerBase):
         `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
         come equally often. Graphs without runtimes or with a single distinct config are left out with a
         warning and listed in ``history_.skipped``; if it is the only graph, it is an error, and so is a graph
-        of another kind. A fit that fails before its first step leaves the ranker unchanged.
+        of another kind. A fit that raises leaves the ranker as it was. While a fit runs, callbacks predict
+        with what is trained, from the first step on; other threads with what was learnt before.
 
         Parameters
         ----------
@@ -489,26 +514,23 @@ class Ranker(ScorerBase):
             epochs, steps = self.length(epochs, steps, checkpoint_every)
             tuning = self._tuning(freeze, learning_rate, groups)
             weights = None if init is None else _weights_of(init, self)
-            before = self._estimator
-            self.reset()
-            try:
-                how = FitOptions(
-                    epochs=epochs,
-                    steps=steps,
-                    owner=self,
-                    callbacks=callbacks,
-                    checkpoint_every=checkpoint_every,
-                    verbose=verbose,
-                    checkpoint_dir=checkpoint_dir,
-                    sample_weight=sample_weight,
-                    init=weights,
-                    learning_rate=learning_rate,
-                    tuning=tuning,
-                )
-                self._estimator.fit(given, valid, how)
-            finally:
-                if not self._estimator.fitted:  # refused before anything was learnt
-                    self._estimator = before
+            how = FitOptions(
+                epochs=epochs,
+                steps=steps,
+                owner=self,
+                callbacks=callbacks,
+                checkpoint_every=checkpoint_every,
+                verbose=verbose,
+                checkpoint_dir=checkpoint_dir,
+                sample_weight=sample_weight,
+                init=weights,
+                learning_rate=learning_rate,
+                tuning=tuning,
+            )
+            self._training = made = self._fresh()
+            made.fit(given, valid, how)
+            if made.fitted:  # a callback may have stopped it before its first step
+                self._take(made)
         return self
 
     def length(
@@ -675,12 +697,13 @@ class Ranker(ScorerBase):
         given: Any = graph
         if self.takes_tables and is_table(graph):
             given = as_graph(graph, scorer=self)
-        return self._estimator.scores(given, configs, tta, precision, verbose)
+        return self._scoring.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
             todo = f"call fit (or tg.load_ranker) before {what}"
+            todo = f"its first fit is running: wait for its end before {what}" if self._thread else todo
             raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
 
     def knows(self, graph: Graph) -> bool:
@@ -803,7 +826,7 @@ class Ranker(ScorerBase):
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors of a ranker file: everything that prediction needs."""
         self.require_fit("save")
-        metadata, tensors = self._estimator.to_file()
+        metadata, tensors = self._scoring.to_file()
         return {
             "feature_schema": SCHEMA,
             "recipe": self.recipe,

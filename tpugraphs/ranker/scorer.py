@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
@@ -504,6 +505,30 @@ class ScorerBase(Convention, ABC):
         """
         name = file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
+
+
+@contextmanager
+def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
+    """Give scorers, and those that they are made of, back what they knew if the block raises."""
+    before = [(one, dict(vars(one))) for scorer in scorers for one in _parts(scorer)]
+    try:
+        yield
+    except BaseException:
+        for one, known in before:
+            vars(one).update(known)
+            for name in vars(one).keys() - known.keys():
+                delattr(one, name)
+        raise
+
+
+def _parts(scorer: Any) -> Iterator[Any]:
+    """Yield a scorer, and those that it holds alone, in a list or by name."""
+    yield scorer
+    for value in vars(scorer).values():
+        held = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        for one in held:
+            if isinstance(one, ScorerBase):
+                yield from _parts(one)
 
 
 def scoring(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -27,6 +26,7 @@ from tpugraphs.recipes import Recipe, plain
 from tpugraphs.recipes.fields import FieldsButLength
 from tpugraphs.system import files, markup, tables
 from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted, json_text
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
@@ -444,9 +444,8 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         _write_json(path, plan)
         return
     try:
-        with open(path, encoding="utf-8") as file:
-            stated = json.load(file)
-    except (ValueError, RecursionError) as error:
+        stated = parsed(read_whole(path))
+    except ValueError as error:
         raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None

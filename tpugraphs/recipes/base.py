@@ -8,7 +8,7 @@ import functools
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tpugraphs.recipes.declared import (
     TableFields,
     TrainingFields,
     check_options,
+    constants,
     declared,
     is_number,
     of_numpy,
@@ -184,6 +185,16 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it does not change
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        given = state["options"]
+        vars(self).update(state, options=constants(given) if isinstance(given, dict) else given)
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +25,7 @@ __all__ = [
     "TableFields",
     "TrainingFields",
     "check_options",
+    "constants",
     "declared",
     "is_number",
     "option",
@@ -303,3 +306,50 @@ def plain_value(v: Any) -> Any:
     if callable(v):
         return function_name(v)
     return int(v) if isinstance(v, numbers.Integral) else float(v)
+
+
+# Fields of a recipe out of a file: those of training, and the recipe's own as constants
+
+_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MOST_FIELDS = 256
+_TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
+
+
+def constants(fields: Mapping[str, Any]) -> type[Any]:
+    """Return the declarations of a recipe's fields, of which its own ones have these values alone.
+
+    The same fields give the same class. It and its objects go into other processes as what they are made of.
+
+    Raises
+    ------
+    RecipeError
+        A name that no field can have, or a value that is not plain.
+    """
+    known = TrainingFields.__dataclass_fields__
+    own = {name: value for name, value in fields.items() if name not in known}
+    for name, value in own.items():
+        plain = value is None or isinstance(value, (str, bool)) or is_number(value)
+        if not _FIELD.fullmatch(name) or name in _TAKEN or len(own) > _MOST_FIELDS or not plain:
+            raise RecipeError(f"field {name[:80]!r}: expected a name and a plain value, got {value!r:.80}")
+    return _declared_as(tuple((name, type(value), value) for name, value in own.items()))
+
+
+@functools.lru_cache
+def _declared_as(own: tuple[tuple[str, type, Any], ...]) -> type[Any]:
+    about = {"low": None, "high": None, "choices": (), "doc": "what the steps in the file were made with"}
+    made = [
+        (name, kind, dataclasses.field(default=value, metadata={**about, "fixed": (value,)}))
+        for name, kind, value in own
+    ]
+    more = {"of_file": {name: value for name, _, value in own}, "__reduce__": _reduced}
+    return dataclasses.make_dataclass(
+        "FieldsOfFile", made, bases=(TrainingFields,), namespace=more, frozen=True
+    )
+
+
+def _reduced(values: Any) -> tuple[Any, ...]:
+    return _restored, (values.of_file, vars(values))
+
+
+def _restored(own: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    return constants(own)(**values)

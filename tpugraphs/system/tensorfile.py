@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.system.files import atomic_write, file_name, no_memory
+from tpugraphs.system.texts import parsed
 
 __all__ = ["read", "write"]
 
@@ -170,8 +171,8 @@ def _json(
     if text is None:
         raise fail(path, "metadata", f"the key {_KEY!r}", "none", todo)
     try:
-        metadata = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        metadata = parsed(text, refuse)
+    except ValueError as error:
         raise fail(path, "metadata", "JSON", str(error), todo) from None
     found = metadata.get("kind") if isinstance(metadata, dict) else type(metadata).__name__
     if not isinstance(metadata, dict) or found not in kinds:

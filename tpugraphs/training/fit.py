@@ -199,6 +199,11 @@ class Fit(RunningFit):
         -------
         History
             What happened.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before the end of the first step.
         """
         name = self.network.recipe.name
         with Interrupts() as interrupts:
@@ -210,8 +215,8 @@ class Fit(RunningFit):
                             bar.show(self.step, self._shown())
                 except KeyboardInterrupt:
                     interrupts.pressed = True
-                    if self.step == 0:
-                        raise
+            if interrupts.pressed and self.step == 0:
+                raise KeyboardInterrupt
             self.end(interrupts.pressed)
         if self.history.interrupted:
             self._warn()
