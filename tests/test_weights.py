@@ -326,3 +326,18 @@ def test_old_files_that_ask_for_0_keep_their_layout(tmp_path):
     feat = graph.node_feat.copy()
     feat[:, 134:] = tg.kernels.layout_digits(feat)
     assert (old.predict(graph) == new.predict(graph.replace(node_feat=feat))).all()
+
+
+def test_tensors_are_read_or_refused_as_the_bridge_does():
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    given = {name: torch.from_numpy(array).bfloat16() for name, array in published().items()}
+    given = {name: tensor.requires_grad_() for name, tensor in given.items()}
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    for name, view in ranker.parameters.items():
+        theirs = given[weights.published_name(ranker.network.recipe, name)]
+        assert np.array_equal(view, theirs.detach().float().numpy().reshape(view.shape)), name
+    name = next(name for name in given if given[name].ndim == 2)
+    freed = torch.ones(given[name].shape)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(tg.CheckpointError, match=f"{name}.*storage was freed"):
+        tg.Ranker.from_torch({**given, name: freed}, scaler=constants(), **SIZES)

@@ -124,7 +124,7 @@ def read_weights(
             problems.append(f"{name} is a dict, not an array: give that one")
             continue
         try:
-            array = np.asarray(value)
+            array = _array(str(name), value)
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(f"{name} cannot become an array: {error}")
             continue
@@ -140,6 +140,14 @@ def read_weights(
     if problems:
         raise _error(path, problems)
     return weights, path
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    if not hasattr(value, "untyped_storage"):
+        return np.asarray(value)
+    from tpugraphs.torch.bridge import as_array  # a tensor, so PyTorch is here
+
+    return as_array(name, value)
 
 
 def _error(path: str | None, problems: list[str]) -> CheckpointError:

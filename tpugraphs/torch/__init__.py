@@ -25,8 +25,13 @@ Threads
     Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads. Where PyTorch uses the same OpenMP
     library, both share one pool of threads, and ``torch.set_num_threads`` limits ours.
 
-Edges are (E, 2), as everywhere in tpugraphs: pass ``data.edge_index.T`` of a graph of PyTorch Geometric.
-Tensors on another device and sparse ones are refused (`ConfigError`); wrong shapes are a `ShapeError`.
+Edges
+    ``edge_index`` is always (2, E) here, as in PyTorch Geometric, in `from_pyg` too: sources, then targets. In
+    `tpugraphs.kernels` and in graphs it is (E, 2), which is refused here, unless E is 2 and nobody can tell.
+
+Tensors whose memory the CPU cannot read are refused (`ConfigError`): those of another device, sparse, nested,
+quantised and fake ones, those within ``torch.vmap``, and those whose storage was freed. Wrong shapes are a
+`ShapeError`.
 """
 
 try:
