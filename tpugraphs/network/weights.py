@@ -124,7 +124,7 @@ def read_weights(
             problems.append(f"{name} is a dict, not an array: give that one")
             continue
         try:
-            array = _array(str(name), value)
+            array = _array(value)
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(f"{name} cannot become an array: {error}")
             continue
@@ -142,12 +142,13 @@ def read_weights(
     return weights, path
 
 
-def _array(name: str, value: Any) -> NDArray[Any]:
-    if not hasattr(value, "untyped_storage"):
-        return np.asarray(value)
-    from tpugraphs.torch.bridge import as_array  # a tensor, so PyTorch is here
-
-    return as_array(name, value)
+def _array(value: Any) -> NDArray[Any]:
+    """Return an array; a tensor of PyTorch may be a parameter, of another float dtype, or without memory."""
+    if hasattr(value, "untyped_storage"):
+        if value.numel() and not value.untyped_storage().nbytes():
+            raise ValueError("its storage was freed; gather the weights first")
+        value = value.detach().float() if value.is_floating_point() else value
+    return np.asarray(value)
 
 
 def _error(path: str | None, problems: list[str]) -> CheckpointError:

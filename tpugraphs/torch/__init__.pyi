@@ -10,12 +10,14 @@ from tpugraphs.kernels.faces import Precision
 from tpugraphs.kernels.ops import Activation, Direction
 from tpugraphs.torch.bridge import LOSSES as LOSSES
 from tpugraphs.torch.bridge import OPS as OPS
+from tpugraphs.torch.own_loss import as_loss as as_loss
 from tpugraphs.torch.pyg import from_pyg as from_pyg
 from tpugraphs.torch.pyg import to_pyg as to_pyg
 
 __all__ = [
     "LOSSES",
     "OPS",
+    "as_loss",
     "from_pyg",
     "to_pyg",
     "channel_attention",
