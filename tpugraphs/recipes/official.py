@@ -165,8 +165,9 @@ class OfficialLayout(OfficialFields):
     configs: int = option(16, 2, 4096, doc="configs of a slate, at most")
     config_sampling: str = option(
         "gumbel",
-        choices=("even", "gumbel"),
-        doc="draw configs equally often, or fast ones more often (Gumbel top-k of 1 - place / configs)",
+        choices=("even", "replacement", "gumbel"),
+        doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
+        "often (Gumbel top-k of 1 - place / configs)",
     )
     clip: float = option(1e-2, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     epochs: int | None = option(50, 1, 10**9, doc="visits of every graph, where steps are not given")
