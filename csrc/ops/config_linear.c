@@ -257,7 +257,9 @@ const tg_op tg_op_config_linear = {
     .name = "config_linear",
     .doc =
         "Linear layer over a node's columns and the digits of its config, embedded or plain, factorised into "
-        "look-ups; of all nodes or of the configurable ones.",
+        "look-ups; of all nodes or of the configurable ones. Columns of the weight: those of h before "
+        "`column`, "
+        "those of the first digit, of the second and so on, the other ones of h.",
     .inputs = {{"h", TG_IN(NODE) | TG_IN(CONFIG_NODE), 0}},
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table", [DIGIT_SCALE] = "digit_scale"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),

@@ -23,7 +23,7 @@ write-up has them everywhere): see `residual`. All recipes take 400,000 steps, a
 job file for tiles asked for 200,000 before. Graphs whose measurements are known to be corrupt are left out by
 ``--exclude known-corrupt``.
 
-Compared with `Obs01ete/kaggle_latenciaga`, nlp at its head (b6b55b1), xla and tiles at commit 3edb3f4, run
+Compared with ``Obs01ete/kaggle_latenciaga``, nlp at its head (b6b55b1), xla and tiles at commit 3edb3f4, run
 with equal weights on the same graphs: scores and losses are equal to 1e-6, gradients to 2e-6.
 """
 

@@ -164,6 +164,7 @@ def config_columns(
     of: Literal["nodes", "config_nodes"] = ...,
     form: Literal["digits", "positions"] = ...,
     scale: float = ...,
+    shift: float = ...,
     num_nodes: int | None = ...,
     digit_rows: int = ...,
     precision: Precision = ...,
