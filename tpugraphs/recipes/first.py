@@ -17,8 +17,8 @@ What differs: in the W steps of the warm-up the learning rate rises from 1/W of 
 ours is one step ahead until the peak and the same after it. A first step of length 0 learns nothing, and all
 recipes share the schedule. Theirs computed in half precision, as ``precision="bf16"`` does here.
 
-Compared with ``thanhhau097/google_fast_or_slow`` at commit 626c463, run with equal weights on the same graphs:
-scores, losses and gradients of all three models are equal to 7e-5.
+Compared with ``thanhhau097/google_fast_or_slow`` at commit 626c463, run with equal weights on the same
+graphs: scores, losses and gradients of all three models are equal to 7e-5.
 """
 
 from __future__ import annotations
