@@ -193,7 +193,7 @@ def take_weights(
         given = weights[name].T if name.endswith(_KERNEL) else weights[name]
         taken[name] = _ordered(given, order.get(names[name], {}))
         if [n for n in taken[name].shape if n > 1] != [n for n in mine.shape if n > 1]:  # () is (1,)
-            wrong.append(f"{name} {weights[name].shape} instead of {mine.shape}")
+            wrong.append(f"{name} {given.shape} instead of {mine.shape}")
     found = (("missing", missing), ("not expected", unexpected), ("of another shape", sorted(wrong)))
     problems = [_listed(what, listed) for what, listed in found if listed]
     if problems:

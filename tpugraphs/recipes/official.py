@@ -17,7 +17,7 @@ accuracy (OPA) is 20 (tile) or 25 (layout) validations old, as published.
 What differs from the published code: features are standardised in place of being scaled to 0..1, which
 the first layer can undo, and constant node features are 0 in place of being left out. Digits are scaled to
 0..1 from -1..5, in place of from what every one of the 18 had in training. Validation is on all configs of
-a graph, up to `valid_configs` in all, in place of on 10 or 16 drawn anew for every epoch. Rows of the opcode
+a graph, up to `valid_configs` in all, in place of on 10 or 16 drawn again for every epoch. Rows of the opcode
 embedding are not pulled to 0, only weights are. The gradient is clipped by its norm as a whole, not tensor
 by tensor. Segments of 5,000 nodes are not sampled: graphs are trained on whole. The published layout
 trainer calls its model with an argument that the model does not have and fails after training; nothing of
