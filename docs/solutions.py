@@ -169,7 +169,7 @@ CAPABILITIES: dict[str, Callable[[Facts], bool]] = {
     "pairs across graphs": lambda f: f.over_batch,
     "mean of weights (EMA, SWA)": lambda f: f.field("average") not in (None, "none"),
     "fast configs drawn more often": lambda f: f.field("config_sampling") == "gumbel",
-    "graphs drawn by number of configs": lambda f: f.field("graph_sampling") == "sqrt-configs",
+    "graphs drawn by number of configs": lambda f: f.field("graph_sampling") in ("sqrt-configs", "slates"),
     "boosted trees": lambda f: f.recipe.estimator in ("trees", "tree-pairs"),
     "pairs of configs compared by trees": lambda f: f.recipe.estimator == "tree-pairs",
 }

@@ -259,7 +259,7 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
     return places
 
 
-VALIDATION = {"tau": kendall_tau, "top5": tile_score, "mean50": top_mean_score}
+VALIDATION = {"tau": kendall_tau, "opa": opa, "top5": tile_score, "mean50": top_mean_score}
 """What the best parameters of a fit may be chosen by, greater is better: see `tpugraphs.Ranker.metric`."""
 
 

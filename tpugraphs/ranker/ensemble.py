@@ -325,7 +325,8 @@ class Ensemble(ScorerBase):
         valid : graph or sequence of graphs
             Measured graphs that no ranker was trained on.
         metric : str
-            One of those that choose the best parameters of a fit: ``"tau"``, ``"top5"``, ``"mean50"``.
+            One of those that choose the best parameters of a fit: ``"tau"``, ``"opa"``, ``"top5"`` or
+            ``"mean50"``.
         **options
             Of :meth:`tpugraphs.Ranker.predict`.
 

@@ -32,7 +32,7 @@ from tpugraphs.recipes.declared import (
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
-Order = dict[str, dict[str, list[int]]]
+Order = dict[str, dict[str, Any]]
 
 
 def _hinge(fields: Any) -> Terms:
@@ -121,10 +121,12 @@ class Recipe:
         use `steps`, `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
     published : tuple of (pattern, name)
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
-        :meth:`tpugraphs.Ranker.from_torch` reads.
+        :meth:`tpugraphs.Ranker.from_torch` reads. Kernels of Keras, (in, out), have names that end in
+        ``/kernel``.
     published_order : callable
         ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
-        columns of the parameter stand in the published array. What is not named has the same order.
+        columns of the parameter stand in the published array. What is not named has the same order. With
+        ``"name"`` it is called so with these fields, whatever `published` says.
     published_unread : tuple of str
         Regular expressions of published names that are not read: constants, and what has no effect.
     published_padding : {-1, 0}, optional

@@ -79,16 +79,18 @@ class TrainingFields:
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
     config_sampling: str = option(
         "even",
-        choices=("even", "gumbel"),
-        doc="draw configs equally often, or fast ones more often (Gumbel top-k of 1 - place / configs)",
+        choices=("even", "replacement", "gumbel"),
+        doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
+        "often (Gumbel top-k of 1 - place / configs)",
     )
     config_temperature: float = option(
         1.0, 0.01, 100.0, doc="of the Gumbel top-k: the lower, the rarer are slow configs (gumbel)"
     )
     graph_sampling: str = option(
         "even",
-        choices=("even", "sqrt-configs"),
-        doc="visit graphs equally often, or in proportion to the root of their number of configs",
+        choices=("even", "sqrt-configs", "slates"),
+        doc="visit graphs equally often, in proportion to the root of their number of configs, or to that of "
+        "the whole slates in them",
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     dedup: str = option(
@@ -147,7 +149,9 @@ class TrainingFields:
     ema_decay: float = option(0.999, 0.0, 0.9999999, doc="share of the average that a step leaves (ema)")
     swa_start: float = option(0.75, 0.0, 1.0, doc="share of the steps after which the mean begins (swa)")
     swa_every: int = option(10, 1, 10**9, doc="steps from one part of the mean to the next (swa)")
-    evaluate_every: int = option(200, 1, 10**9, doc="steps from one validation to the next")
+    evaluate_every: int = option(
+        200, 0, 10**9, doc="steps from one validation to the next; 0: those of one visit of every graph"
+    )
     stop_after: int = option(
         0, 0, 10**9, doc="validations without a better one after which the training ends; 0: never"
     )

@@ -29,8 +29,9 @@ class FieldsButLength(TypedDict, total=False):
     close: float
     cluster: int
     config_columns: int
-    config_sampling: Literal["even", "gumbel"]
+    config_sampling: Literal["even", "gumbel", "replacement"]
     config_scale: float | Literal["fifth", "log", "none", "standard"] | None
+    config_shift: float
     config_temperature: float
     config_width: int
     configs: int
@@ -53,7 +54,8 @@ class FieldsButLength(TypedDict, total=False):
     feature_fraction: float
     first: int
     gate_reduction: int
-    graph_sampling: Literal["even", "sqrt-configs"]
+    graph_sampling: Literal["even", "slates", "sqrt-configs"]
+    head_decay: float
     heads: int
     hidden: int
     hops: int
@@ -67,9 +69,10 @@ class FieldsButLength(TypedDict, total=False):
     loss: str | Sequence[Mapping[str, object]] | Callable[..., Any] | None
     margin: float
     message: int
-    metric: Literal["mean50", "tau", "top5"]
+    metric: Literal["mean50", "opa", "tau", "top5"]
     min_data_in_leaf: int
     momentum: float
+    negative: Literal["signed", "zero"]
     node_columns: int
     noise: float
     num_leaves: int
@@ -78,7 +81,7 @@ class FieldsButLength(TypedDict, total=False):
     opcode_columns: int | None
     opcode_scale: float
     optimizer: Literal["adam", "adamw", "sgd"]
-    pairs: int
+    pairs: int | Literal["all", "ordered"]
     part: int
     position: int
     position_message: int

@@ -10,12 +10,14 @@ from tpugraphs.kernels.faces import Precision
 from tpugraphs.kernels.ops import Activation, Direction
 from tpugraphs.torch.bridge import LOSSES as LOSSES
 from tpugraphs.torch.bridge import OPS as OPS
+from tpugraphs.torch.own_loss import as_loss as as_loss
 from tpugraphs.torch.pyg import from_pyg as from_pyg
 from tpugraphs.torch.pyg import to_pyg as to_pyg
 
 __all__ = [
     "LOSSES",
     "OPS",
+    "as_loss",
     "from_pyg",
     "to_pyg",
     "channel_attention",
@@ -162,6 +164,7 @@ def config_columns(
     of: Literal["nodes", "config_nodes"] = ...,
     form: Literal["digits", "positions"] = ...,
     scale: float = ...,
+    shift: float = ...,
     num_nodes: int | None = ...,
     digit_rows: int = ...,
     precision: Precision = ...,

@@ -126,7 +126,8 @@ def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     dimensions = {"edge_index": 2, "node_config_feat": 3}.get(field)
     if dimensions is not None and (array.ndim != dimensions or (dimensions == 2 and len(array) != 2)):
         expected = "shape (2, E)" if dimensions == 2 else "shape (K, C, D)"
-        raise DataError.of(name, expected, f"shape {array.shape}", "bring it into PyG's order first")
+        does = "transpose it: edge_index.T" if array.shape[1:] == (2,) else "bring it into PyG's order first"
+        raise DataError.of(name, expected, f"shape {array.shape}", does)
     if field == "edge_index":
         return array.T
     if field == "node_config_feat":
@@ -145,8 +146,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         The fields that :func:`to_pyg` makes are read, as far as it has them; others are ignored. Without
         ``kind`` the result is a :class:`Graph` of any schema.
     **fields
-        Arguments of the graph's class, tensors or arrays in its own shapes, in place of what `data` has:
-        ``from_pyg(data, runtime=data.y)``.
+        Arguments of the graph's class, tensors or arrays, in place of what `data` has: ``from_pyg(data,
+        runtime=data.y)``. ``edge_index`` is (2, E) here too, all others have the shapes of the class.
 
     Returns
     -------
@@ -184,6 +185,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
             raise DataError.of("schema", "what to_pyg wrote", f"{type(text).__name__}", "leave it out")
         given["schema"], given["about"] = read_schema(np.asarray(_array("schema", text)))
     given |= {name: _array(name, value) for name, value in fields.items()}
+    if "edge_index" in fields:
+        given["edge_index"] = _ours("edge_index", "edge_index", np.asarray(given["edge_index"]))
     for field, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if parameter.default is parameter.empty and field not in given:
             name = _NAMES.get(field, field)

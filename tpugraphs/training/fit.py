@@ -39,7 +39,15 @@ from tpugraphs.system.words import counted
 from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.sampling import (
+    EvenVisits,
+    Visits,
+    WeightedVisits,
+    any_rows,
+    close_rows,
+    fast_rows,
+    happens,
+)
 from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
 from tpugraphs.training.tuning import Tuning
@@ -143,6 +151,7 @@ class Fit(RunningFit):
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
+        self.evaluate_every = self.fields.evaluate_every or -(-len(data.graphs) // each)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.owner, history, how.callbacks)
         self.visit, self.finished = 0, False
@@ -157,8 +166,11 @@ class Fit(RunningFit):
 
     def _visits(self) -> Visits:
         # where no graph has anything to learn from, the first visit says why
-        if self.fields.graph_sampling == "sqrt-configs" and any(self.data.counts):
-            return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
+        how, counts = self.fields.graph_sampling, np.array(self.data.counts)
+        if how != "even" and any(counts):
+            slates = np.maximum(counts // self.fields.configs, counts > 0)
+            weights = slates if how == "slates" else np.sqrt(counts)
+            return WeightedVisits(weights, (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
     def _began_with(self, how: FitOptions) -> dict[str, str]:
@@ -301,6 +313,8 @@ class Fit(RunningFit):
         count, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
             return close_rows(prepared.by_runtime, count, (*key, 1))
+        if self.fields.config_sampling == "replacement":
+            return any_rows(prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS, self.visit))
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
             return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
@@ -382,7 +396,7 @@ class Fit(RunningFit):
             self.history.step_seconds += time.monotonic() - began
 
     def _evaluate_if_due(self, interrupts: Interrupts) -> None:
-        due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
+        due = self.step % self.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
         with self.average.in_use(self.model.params):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 
-__all__ = ["EvenVisits", "Visits", "WeightedVisits", "close_rows", "fast_rows", "happens"]
+__all__ = ["EvenVisits", "Visits", "WeightedVisits", "any_rows", "close_rows", "fast_rows", "happens"]
 
 Key = tuple[int, ...]
 _WINDOWS = 4  # windows of close runtimes are at most this many slates long
@@ -125,6 +125,23 @@ def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
     window = min(order.size, k * (1 + _below(_WINDOWS, (*key, 0))))
     start = _below(order.size - window + 1, (*key, 1))
     return order[start + kernels.sample_without_replacement(window, k, (*key, 2))]
+
+
+def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
+    """Draw k of `count` configs, each for itself: the second place's slates may have one twice.
+
+    Parameters
+    ----------
+    count, k : int
+        At least 1.
+    key : ints
+
+    Returns
+    -------
+    (k,) int64
+    """
+    drawn = kernels.sample_without_replacement(_RESOLUTION, k, key) * (count / _RESOLUTION)
+    return np.minimum(drawn.astype(np.int64), count - 1)
 
 
 def fast_rows(order: NDArray[np.int64], k: int, temperature: float, key: Key) -> NDArray[np.int64]:
