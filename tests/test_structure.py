@@ -29,6 +29,7 @@ ROOMS = {
     "configs": 3,
     "io": 4,
     "hlo": 5,
+    "trees": 4,
     "ops": 4,
     "rank": 4,
     "optim": 4,

@@ -70,9 +70,8 @@ class TreePairEstimator(TreeEstimator):
             part = self.recipe.features(self.fields, graph, rows[start : start + step])
             pairs = _paired(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
             self._check_width(graph, tree, pairs)
-            scores[start : start + step] = (
-                self._predicted(tree, pairs, raw=False).reshape(len(part), count).mean(1)
-            )
+            chances = tree.forest.scores(pairs, self._rounds, chances=True)
+            scores[start : start + step] = chances.reshape(len(part), count).mean(1)
             if progress is not None:
                 progress.update(len(part))
         return scores

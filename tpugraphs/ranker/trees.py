@@ -1,4 +1,8 @@
-"""Gradient-boosted trees (LightGBM) in place of a network, for recipes with ``estimator="trees"``."""
+"""Gradient-boosted trees in place of a network, for recipes with ``estimator="trees"``.
+
+LightGBM grows them. The core reads and checks the text that it writes of them, and scores: what has learnt, or
+comes from a file, needs LightGBM no more.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
@@ -64,27 +68,38 @@ class Trees:
     columns : (F,) int64
         The columns of the table that vary, which the trees use.
     width : int
-        Number of columns of the table.
-    booster : lightgbm.Booster
+        Number of columns of the table. Those that a graph of another size lacks are missing values.
+    booster : lightgbm.Booster or None
+        What grows them, while it does.
     """
 
     size: tuple[int, int]
     columns: NDArray[np.int64]
     width: int
-    booster: Any
+    booster: Any = None
+    _read: _core.Forest | None = None
 
-    def table(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Select the columns (n, F); columns that a graph of another size lacks are missing values."""
-        found = np.full((len(features), self.columns.size), np.nan, np.float32)
-        there = self.columns < features.shape[1]
-        found[:, there] = features[:, self.columns[there]]
-        return found
+    @classmethod
+    def of(cls, size: tuple[int, int], text: str, columns: NDArray[np.int64], width: int) -> Trees:
+        """Return the trees of LightGBM's text; DataError, about line and field, if it is not one."""
+        return cls(size, columns, width, _read=_core.Forest(text, columns, width))
+
+    @property
+    def forest(self) -> _core.Forest:
+        """What scores: of trees that still grow, those so far."""
+        if self._read is None or (self.booster is not None and self.booster.num_trees() > self._read.trees):
+            self._read = _core.Forest(_text(self.booster), self.columns, self.width)
+        return self._read
 
     def grow(self) -> float:
         """Add one tree and return the training loss."""
         self.booster.update()
         ((_, _, loss, *_),) = self.booster.eval_train()
         return float(loss)
+
+    def end(self) -> None:
+        """Keep the trees alone: they grow no more."""
+        _, self.booster = self.forest, None
 
 
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
@@ -129,7 +144,7 @@ class TreeEstimator(Estimator):
     @property
     def size(self) -> int | None:
         """Most leaves that the trees can have, None without trees."""
-        return sum(tree.booster.num_trees() * self.fields.num_leaves for tree in self.trees) or None
+        return sum(tree.forest.trees * self.fields.num_leaves for tree in self.trees) or None
 
     # Learning
 
@@ -166,7 +181,7 @@ class TreeEstimator(Estimator):
         self._rounds = history.best_step or fit.step
         history.seconds = time.monotonic() - began
         for tree in self.trees:
-            tree.booster.free_dataset()
+            tree.end()
         fit.tell("on_fit_end")
         return history
 
@@ -294,13 +309,9 @@ class TreeEstimator(Estimator):
                 found=str(features.shape[1]),
             )  # fmt: skip
 
-    def _predicted(self, tree: Trees, features: NDArray[np.float32], raw: bool = True) -> NDArray[np.float64]:
-        """Return the sum of the trees (n,) for rows (n, F), or (not `raw`) what the objective makes of it."""
-        found: NDArray[np.float64] = tree.booster.predict(
-            tree.table(features), num_iteration=self._rounds, raw_score=raw,
-            num_threads=_core.get_num_threads(),
-        )  # fmt: skip
-        return found
+    def _predicted(self, tree: Trees, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the sum of the trees (n,) for rows (n, F)."""
+        return tree.forest.scores(np.ascontiguousarray(features, np.float32), self._rounds)
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -317,8 +328,7 @@ class TreeEstimator(Estimator):
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Metadata and tensors that `read` takes."""
         entries = [
-            {"size": list(tree.size), "width": tree.width, "trees": _text(tree.booster)}
-            for tree in self.trees
+            {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
         return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}, tensors
@@ -336,11 +346,16 @@ class TreeEstimator(Estimator):
             name = f"{i}.columns"
             shape = tensors[name].shape if name in tensors else (0,)
             columns = tensorfile.take(path, tensors, name, shape, np.int64)
-            whole = len(size) == 2 and all(isinstance(n, int) and n >= 0 for n in size)
-            if not whole or columns.ndim != 1 or ((columns < 0) | (columns >= width)).any():
-                raise tensorfile.fail(path, place, f"columns in 0..{width - 1}", "others")
-            booster = _booster(path, place, tensorfile.entry(path, one, "trees", str), columns.size)
-            self.trees.append(Trees((size[0], size[1]), columns, width, booster))
+            if len(size) != 2 or not all(isinstance(n, int) and n >= 0 for n in size):
+                raise tensorfile.fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
+            if columns.ndim != 1 or not 1 <= width < 1 << 31:
+                raise tensorfile.fail(path, place, "columns of a table", f"{width} of them")
+            text = tensorfile.entry(path, one, "trees", str)
+            try:
+                self.trees.append(Trees.of((size[0], size[1]), text, columns, width))
+            except DataError as error:
+                field, expected, found = f"{place}.{error.field}", str(error.expected), str(error.found)
+                raise tensorfile.fail(path, field, expected, found) from None
         if not self.trees or not 1 <= rounds <= 10**6:
             raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
@@ -350,16 +365,3 @@ def _text(booster: Any) -> str:
     """Return the trees without their training options, which include the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
-
-
-def _booster(path: str, place: str, text: str, columns: int) -> Any:
-    lightgbm = _lightgbm()
-    try:
-        booster = lightgbm.Booster(model_str=text)
-    except lightgbm.basic.LightGBMError as error:
-        raise CheckpointError(f"{place}: {error}; the file is damaged", file=path, field=place) from None
-    if booster.num_feature() != columns:
-        raise tensorfile.fail(
-            path, place, f"trees over {counted(columns, 'column')}", str(booster.num_feature())
-        )
-    return booster
