@@ -8,7 +8,11 @@
 #include "score/network.h"
 #include "trees/forest.h"
 
-enum { MOST_ROUNDS = 1000000, CELLS = 1 << 20 }; /* numbers of rows that are made at a time */
+enum {
+    MOST_ROUNDS = 1000000,
+    MOST_SIZE = (16 << 20) - 1,
+    CELLS = 1 << 20
+}; /* numbers of rows that are made at a time */
 
 /* Trees of the graphs of one size: 0 nodes if configs are features, for all graphs. */
 typedef struct part {
@@ -55,10 +59,10 @@ static tg_status take_part(part *p, int number, const tg_json_value *entry, cons
     int64_t width = 0, n = 0, *columns = NULL;
     if (size == NULL || size->kind != TG_JSON_ARRAY || size->count != 2)
         return tg_described_wrong(err, "size", "two whole numbers", NULL, size);
-    tg_status status = take_whole(size->first, "size", 0, INT32_MAX, &p->nodes, err);
-    if (status == TG_OK) status = take_whole(size->first->next, "size", 0, INT32_MAX, &p->config_nodes, err);
+    tg_status status = take_whole(size->first, "size", 0, MOST_SIZE, &p->nodes, err);
+    if (status == TG_OK) status = take_whole(size->first->next, "size", 0, MOST_SIZE, &p->config_nodes, err);
     if (status == TG_OK)
-        status = take_whole(tg_json_find(entry, "width"), "width", 1, INT32_MAX, &width, err);
+        status = take_whole(tg_json_find(entry, "width"), "width", 1, MOST_SIZE, &width, err);
     if (status == TG_OK && (text == NULL || text->kind != TG_JSON_STRING))
         status = tg_described_wrong(err, "trees", "a text of LightGBM", NULL, text);
     if (status == TG_OK) status = take_columns(file, number, &columns, &n, err);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.trees import Part, TreeEstimator
+from tpugraphs.ranker.trees import Part, TreeEstimator, Trees
+from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
 __all__ = ["TreePairEstimator"]
@@ -75,6 +77,17 @@ class TreePairEstimator(TreeEstimator):
             if progress is not None:
                 progress.update(len(part))
         return scores
+
+    def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
+        """Return gains by column of the recipe's table: of its number and of the difference, together."""
+        F = tree.width // 2
+        return np.bincount(tree.columns % F, tree.forest.gains(self._rounds), F)
+
+    def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
+        tree = super()._tree(path, i, one, tensors)
+        if not tree.forest.binary or tree.width % 2:
+            raise tensorfile.fail(path, f"boosters[{i}].objective", "binary, of pairs", "another")
+        return tree
 
 
 def _paired(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:

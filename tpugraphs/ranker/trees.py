@@ -1,7 +1,7 @@
 """Gradient-boosted trees in place of a network, for recipes with ``estimator="trees"``.
 
-LightGBM grows them. The core reads and checks the text that it writes of them, and scores: what has learnt, or
-comes from a file, needs LightGBM no more.
+LightGBM grows them. The core reads and checks the text that it writes of them, and scores: a ranker that has
+learnt, or comes from a file, no longer needs LightGBM.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.estimator import Estimator
-from tpugraphs.recipes import Recipe
+from tpugraphs.recipes import Recipe, is_built_in
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
@@ -44,6 +44,7 @@ from tpugraphs.training.trainset import (
 __all__ = ["TreeEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
+_MOST = 16 << 20  # columns, nodes: sizes in files are below
 _CHUNK = 1 << 14  # rows of a table that is scored at a time
 
 
@@ -130,6 +131,7 @@ class TreeEstimator(Estimator):
         self.trees: list[Trees] = []
         self.history: History | None = None
         self._kind, self._rounds = recipe.kind, 0
+        self._own: tuple[int, int] | None = None  # columns of a config, digits of a node: at a row's end
 
     @property
     def kind(self) -> str:
@@ -205,6 +207,9 @@ class TreeEstimator(Estimator):
                     raise
                 continue
             features = self.recipe.features(self.fields, graph, rows)
+            if is_built_in(self.recipe):
+                columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+                self._own = (columns, int(graph._digits.shape[2]))
             own = np.ones(rows.size, np.float32) if weights is None else weights[rows]
             tables.setdefault(self._size(graph), []).append(self._learnt(features, times, own, i))
         return tables
@@ -323,6 +328,24 @@ class TreeEstimator(Estimator):
             raise Error("there are no trees yet: call fit first")
         return min(self.trees, key=distance)
 
+    def importances(self) -> NDArray[np.float64]:
+        """Return what the splits on each column gained, as shares: see :class:`tpugraphs.Ranker`."""
+        if not self.trees or self._own is None:
+            raise AttributeError(
+                "feature_importances_: rankers of trees have it, from fit on, unless their recipe makes a "
+                "table of its own; tg.permutation_importance judges all rankers"
+            )
+        gains = np.sum([self._gains(tree, *self._own) for tree in self.trees], 0)
+        shares: NDArray[np.float64] = gains / (gains.sum() or 1.0)
+        return shares
+
+    def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
+        """Return gains by column of the configs, then by digit; not of what all configs share."""
+        place = tree.columns - (tree.width - columns - tree.size[1] * digits)
+        place = np.where(place < columns, place, columns + (place - columns) % max(digits, 1))
+        own = place >= 0
+        return np.bincount(place[own], tree.forest.gains(self._rounds)[own], columns + digits)
+
     # Files and copies
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -331,34 +354,53 @@ class TreeEstimator(Estimator):
             {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}, tensors
+        own = {} if self._own is None else {"own": list(self._own)}
+        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries, **own}, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_file` gave; CheckpointError if that is damaged."""
         self._kind = tensorfile.entry(path, metadata, "graphs", str)
+        kinds = ("layout", "tile", "graph") if self.recipe.kind == "any" else (self.recipe.kind,)
+        if self._kind not in kinds:
+            raise tensorfile.fail(path, "graphs", " or ".join(kinds), repr(self._kind)[:80])
         rounds = tensorfile.entry(path, metadata, "rounds", int)
-        self.trees = []
-        for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list)):
-            place = f"boosters[{i}]"
-            if not isinstance(one, dict):
-                raise tensorfile.fail(path, place, "an object", repr(one)[:80])
-            width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
-            name = f"{i}.columns"
-            shape = tensors[name].shape if name in tensors else (0,)
-            columns = tensorfile.take(path, tensors, name, shape, np.int64)
-            if len(size) != 2 or not all(isinstance(n, int) and n >= 0 for n in size):
-                raise tensorfile.fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
-            if columns.ndim != 1 or not 1 <= width < 1 << 31:
-                raise tensorfile.fail(path, place, "columns of a table", f"{width} of them")
-            text = tensorfile.entry(path, one, "trees", str)
-            try:
-                self.trees.append(Trees.of((size[0], size[1]), text, columns, width))
-            except DataError as error:
-                field, expected, found = f"{place}.{error.field}", str(error.expected), str(error.found)
-                raise tensorfile.fail(path, field, expected, found) from None
+        self.trees = [
+            self._tree(path, i, one, tensors)
+            for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list))
+        ]
         if not self.trees or not 1 <= rounds <= 10**6:
             raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
+        self._own = None  # earlier files do not say it
+        if "own" in metadata:
+            own = tensorfile.entry(path, metadata, "own", list)
+            if not _sizes(own) or any(t.size[1] * own[1] + own[0] > t.width for t in self.trees):
+                raise tensorfile.fail(path, "own", "columns and digits of the table", repr(own)[:80])
+            self._own = (own[0], own[1])
+
+    def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
+        """Return the trees of entry `i` of "boosters"."""
+        place, name = f"boosters[{i}]", f"{i}.columns"
+        if not isinstance(one, dict):
+            raise tensorfile.fail(path, place, "an object", repr(one)[:80])
+        width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
+        if not _sizes(size):
+            raise tensorfile.fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
+        if not 1 <= width < _MOST:
+            raise tensorfile.fail(path, f"{place}.width", f"1 to {_MOST - 1}", repr(width)[:80])
+        length = tensors[name].size if name in tensors else 0
+        columns = tensorfile.take(path, tensors, name, (length,), np.int64)
+        text = tensorfile.entry(path, one, "trees", str)
+        try:
+            return Trees.of((size[0], size[1]), text, columns, width)
+        except DataError as error:
+            field, expected, found = f"{place}.{error.field}", str(error.expected), str(error.found)
+            raise tensorfile.fail(path, field, expected, found) from None
+
+
+def _sizes(pair: list[Any]) -> bool:
+    """Whether a list out of a file is a pair of sizes."""
+    return len(pair) == 2 and all(type(n) is int and 0 <= n < _MOST for n in pair)
 
 
 def _text(booster: Any) -> str:
