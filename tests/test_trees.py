@@ -96,8 +96,7 @@ def test_sums_do_not_depend_on_threads(threads: int) -> None:
 
 def test_ctrl_c_ends_long_sums() -> None:
     """A tree as deep as it is large: 400,000 rows would take minutes."""
-    deep, rows = forest(tree_models.chain(100_000)), np.full((400_000, 1), -1e9, np.float32)
-    rows[:] = np.float32(-99_990)
+    deep, rows = forest(tree_models.chain(100_000)), np.ones((400_000, 1), np.float32)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     start = time.monotonic()
@@ -301,10 +300,11 @@ def test_files_with_other_texts_do_no_harm(folder: Path, tmp_path: Path) -> None
     for name in ("eighth", "eleventh", "layers", "graph.npz"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "cases").write_text(repr(REPLACED))
-    said = run(HOSTILE, tmp_path, 1, MODELS, tmp_path / "cases").split("\n")
+    count = MODELS // 3
+    said = run(HOSTILE, tmp_path, 1, count, tmp_path / "cases").split("\n")
     for line in said[:3]:
         name, opened, refused = line.split()
-        assert int(opened) > MODELS // 100 and int(refused) > MODELS // 4, name
+        assert int(opened) > count // 50 and int(refused) > count // 4, name
 
 
 ALONE = """
