@@ -92,7 +92,7 @@ def _table(rng, n, columns):
     if rng.random() < 0.5:
         x[rng.random(x.shape) < 0.2] = np.nan
     if rng.random() < 0.2:
-        x *= np.float32(10.0 ** rng.integers(-37, 30))
+        x[:, kinds != 2] *= np.float32(10.0 ** rng.integers(-37, 30))
     return x, np.flatnonzero(kinds == 2).tolist()
 
 

@@ -74,7 +74,7 @@ def stream(path: str, threads: int) -> dict[str, Any]:
 
 
 def trees(rows: int, threads: int, rounds: int, budget: float) -> dict[str, Any]:
-    """Seconds to sum 300 trees of 63 leaves over a table of 50 columns, by side; and whether the bits are equal."""
+    """Seconds to sum 300 trees over a table of 50 columns, by side; and whether the bits are equal."""
     import lightgbm
 
     from tpugraphs import _core

@@ -57,7 +57,7 @@ def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDA
 RECIPES = (
     Recipe(
         name="eighth-lightgbm",
-        summary="Boosted trees over one row of numbers per config; needs the extra [lightgbm].",
+        summary="Boosted trees over one row of numbers per config; training needs the extra [lightgbm].",
         options=EighthFields,
         presets={"cpu": {}, "full": {"steps": 1000}},
         estimator="trees",
