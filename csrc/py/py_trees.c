@@ -1,6 +1,10 @@
 #include "py/py_trees.h"
 
+#include <stdlib.h>
+
+#include "features/schema.h"
 #include "trees/forest.h"
+#include "trees/layouttable.h"
 #include "trees/table.h"
 
 typedef struct py_forest {
@@ -88,6 +92,37 @@ static PyObject *scores(PyObject *object, PyObject *args, PyObject *kwargs) {
     return tg_raise(&err, NULL);
 }
 
+/* against(rows, others, trees) -> (n,) float32 */
+static PyObject *against(PyObject *object, PyObject *args) {
+    const tg_forest *forest = &((py_forest *)object)->forest;
+    PyObject *given[2];
+    int trees;
+    npy_intp dims[2] = {-1, -1}, other_dims[2] = {-1, -1};
+    if (!PyArg_ParseTuple(args, "OOi:against", &given[0], &given[1], &trees)) return NULL;
+    PyArrayObject *rows = tg_array(given[0], "rows", NPY_FLOAT32, 2, dims, "(n, F)");
+    if (rows == NULL) return NULL;
+    other_dims[1] = dims[1];
+    PyArrayObject *others = tg_array(given[1], "others", NPY_FLOAT32, 2, other_dims, "(m, F)");
+    if (others == NULL) return NULL;
+    if (trees < 1 || forest->sigmoid == 0 || other_dims[0] < 1) {
+        PyErr_SetString(PyExc_ValueError,
+                        "against: expected a binary objective, at least one tree and one other");
+        return NULL;
+    }
+    PyArrayObject *means = tg_new_array(NPY_FLOAT32, 1, dims);
+    if (means == NULL) return NULL;
+    tg_cancel cancel = tg_python_cancel();
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_forest_against(forest, TG_F32(rows), dims[0], TG_F32(others), other_dims[0], dims[1], trees,
+                               TG_F32(means), &cancel, &err);
+    Py_END_ALLOW_THREADS
+    if (status == TG_OK) return (PyObject *)means;
+    Py_DECREF(means);
+    return tg_raise(&err, NULL);
+}
+
 /* gains(trees) -> (n,) float64 */
 static PyObject *gains(PyObject *object, PyObject *arg) {
     py_forest *self = (py_forest *)object;
@@ -133,6 +168,8 @@ static PyMethodDef methods[] = {
     {"scores", (PyCFunction)(void (*)(void))scores, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR(
          "scores(rows, trees, chances=False): sums of the first trees, or chances of the first class.")},
+    {"against", against, METH_VARARGS,
+     PyDoc_STR("against(rows, others, trees): mean chances of rows [one | one - other].")},
     {"gains", gains, METH_O, PyDoc_STR("gains(trees): what splits gained on each of .columns.")},
     {"__reduce__", reduce, METH_NOARGS, PyDoc_STR("Text, columns and width.")},
     {NULL, NULL, 0, NULL},
@@ -207,7 +244,53 @@ static PyObject *config_table(PyObject *self, PyObject *args) {
     return (PyObject *)rows;
 }
 
+/* layout_table(node_feat, node_opcode, edge_index, config_nodes, digits, bins) -> (n, F) float32 */
+static PyObject *layout_table(PyObject *self, PyObject *args) {
+    PyObject *o[5];
+    int bins;
+    npy_intp nodes[2] = {-1, TG_NODE_FEATURES}, edges[2] = {-1, 2}, own[1] = {-1},
+             cells[3] = {-1, -1, TG_DIGITS};
+    PyArrayObject *feat, *opcode, *edge, *config, *digits;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOi:layout_table", &o[0], &o[1], &o[2], &o[3], &o[4], &bins)) return NULL;
+    if ((feat = tg_array(o[0], "node_feat", NPY_FLOAT32, 2, nodes, "(N, 140)")) == NULL ||
+        optional(o[1], "node_opcode", NPY_UINT8, 1, nodes, "(N,)", &opcode) < 0 ||
+        (edge = tg_array(o[2], "edge_index", NPY_INT64, 2, edges, "(E, 2)")) == NULL ||
+        (config = tg_array(o[3], "config_nodes", NPY_INT64, 1, own, "(K,)")) == NULL)
+        return NULL;
+    cells[1] = own[0];
+    if ((digits = tg_array(o[4], "digits", NPY_INT8, 3, cells, "(n, K, 18)")) == NULL) return NULL;
+    if (bins < 1) return PyErr_SetString(PyExc_ValueError, "layout_table: expected bins >= 1"), NULL;
+    PyArrayObject *private_edges = tg_private_copy(edge), *private_nodes = tg_private_copy(config);
+    const npy_intp dims[2] = {cells[0], (npy_intp)tg_layout_table_width(bins)};
+    PyArrayObject *rows = tg_new_array(NPY_FLOAT32, 2, dims);
+    tg_error err = {0};
+    tg_status status = TG_E_MEMORY;
+    if (private_edges != NULL && private_nodes != NULL && rows != NULL) {
+        const tg_layout_graph graph = {.N = nodes[0],
+                                       .E = edges[0],
+                                       .K = own[0],
+                                       .node_feat = TG_F32(feat),
+                                       .node_opcode = opcode == NULL ? NULL : TG_U8(opcode),
+                                       .edges = TG_I64(private_edges),
+                                       .config_nodes = TG_I64(private_nodes)};
+        tg_layout_table *table;
+        Py_BEGIN_ALLOW_THREADS
+        status = tg_layout_table_open(&table, &graph, bins, &err);
+        if (status == TG_OK) tg_layout_table_rows(table, TG_I8(digits), dims[0], TG_F32(rows));
+        tg_layout_table_free(table);
+        Py_END_ALLOW_THREADS
+        if (status != TG_OK) tg_raise(&err, NULL);
+    }
+    Py_XDECREF((PyObject *)private_edges);
+    Py_XDECREF((PyObject *)private_nodes);
+    if (status != TG_OK) Py_CLEAR(rows);
+    return (PyObject *)rows;
+}
+
 PyMethodDef tg_tree_methods[] = {
+    {"layout_table", layout_table, METH_VARARGS,
+     PyDoc_STR("layout_table(node_feat, node_opcode, edge_index, config_nodes, digits, bins) -> rows")},
     {"config_table", config_table, METH_VARARGS,
      PyDoc_STR("config_table(node_feat, graph_feat, config_feat, digits) -> rows that trees learn from")},
     {NULL, NULL, 0, NULL},

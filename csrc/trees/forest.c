@@ -79,6 +79,41 @@ void tg_forest_chances(const tg_forest *f, int32_t trees, double *sums, int64_t 
     }
 }
 
+/* Each of rows(n, cols) next to each of others(m, cols). */
+static void pair_rows(const float *rows, int64_t n, const float *others, int64_t m, int64_t cols,
+                      float *pairs) {
+#pragma omp parallel for schedule(static) num_threads(tg_threads((double)n *(double)m *(double)cols))
+    for (int64_t p = 0; p < n * m; p++) {
+        const float *one = rows + p / m * cols, *other = others + p % m * cols;
+        float *to = pairs + 2 * p * cols;
+        for (int64_t c = 0; c < cols; c++) to[c] = one[c], to[cols + c] = one[c] - other[c];
+    }
+}
+
+tg_status tg_forest_against(const tg_forest *f, const float *rows, int64_t n, const float *others, int64_t m,
+                            int64_t cols, int32_t trees, float *scores, tg_cancel *cancel, tg_error *err) {
+    const int64_t step = 1 + MOST_ROWS / m;
+    float *pairs = malloc((size_t)(step * m * cols) * 2 * sizeof *pairs + 1);
+    double *sums = malloc((size_t)(step * m) * sizeof *sums);
+    tg_status status = TG_OK;
+    if (pairs == NULL || sums == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld pairs", (long long)(step * m));
+    for (int64_t i = 0; status == TG_OK && i < n; i += step) {
+        const int64_t size = n - i < step ? n - i : step;
+        pair_rows(rows + i * cols, size, others, m, cols, pairs);
+        status = tg_forest_sums(f, pairs, size * m, 2 * cols, trees, sums, cancel, err);
+        if (status == TG_OK) tg_forest_chances(f, trees, sums, size * m);
+        for (int64_t j = 0; status == TG_OK && j < size; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < m; k++) sum += sums[j * m + k];
+            scores[i + j] = (float)(sum / (double)m);
+        }
+    }
+    free(sums);
+    free(pairs);
+    return status;
+}
+
 void tg_forest_gains(const tg_forest *f, int32_t trees, const int64_t *columns, int64_t n, double *gains) {
     const int32_t splits = f->first[least(trees, f->trees)];
     for (int64_t i = 0; i < n; i++) gains[i] = 0;

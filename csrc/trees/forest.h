@@ -54,6 +54,12 @@ tg_status tg_forest_sums(const tg_forest *forest, const float *rows, int64_t n, 
 /* Chances in place of the sums(n) of a forest with a sigmoid. */
 void tg_forest_chances(const tg_forest *forest, int32_t trees, double *sums, int64_t n);
 
+/* scores(n): the mean chance of rows(n, cols) next to each of others(m, cols), m >= 1, of a forest with a sigmoid whose
+   rows are [one | one - other]. Only TG_E_CANCELLED and TG_E_MEMORY. */
+tg_status tg_forest_against(const tg_forest *forest, const float *rows, int64_t n, const float *others,
+                            int64_t m, int64_t cols, int32_t trees, float *scores, tg_cancel *cancel,
+                            tg_error *err);
+
 /* gains(n): what the splits of the first `trees` trees gained on each of the columns[0..n) of tg_forest_read. */
 void tg_forest_gains(const tg_forest *forest, int32_t trees, const int64_t *columns, int64_t n,
                      double *gains);

@@ -404,8 +404,8 @@ static tg_status count_trees(reader *r, int64_t *trees) {
         r->splits += leaves - 1;
         r->words += words_in(r->key[WORDS]);
         if (*trees >= MOST_TREES || r->leaves > INT32_MAX / 2 || r->words > INT32_MAX)
-            return tg_fail_field(r->err, "trees", "at most 16 million trees, 2^30 leaves and 2^31 words of sets",
-                                 "more");
+            return tg_fail_field(r->err, "trees",
+                                 "at most 16 million trees, 2^30 leaves and 2^31 words of sets", "more");
     }
 }
 

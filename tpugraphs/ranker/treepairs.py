@@ -17,7 +17,7 @@ from tpugraphs.system.progress import Progress
 
 __all__ = ["TreePairEstimator"]
 
-_ROWS = 1 << 17  # rows of pairs that are scored at a time
+_ROWS = 1 << 12  # configs that are scored at a time
 
 
 class TreePairEstimator(TreeEstimator):
@@ -65,15 +65,12 @@ class TreePairEstimator(TreeEstimator):
         count = min(graph.num_configs, self.fields.references)
         key = (self.seed, Stream.TREES, 1 << 40)
         sample = kernels.sample_without_replacement(graph.num_configs, count, key, order="sorted")
-        others = self.recipe.features(self.fields, graph, sample)
+        others = self._table(graph, sample)
         scores = np.empty(rows.size, np.float32)
-        step = max(1, _ROWS // count)
-        for start in range(0, rows.size, step):
-            part = self.recipe.features(self.fields, graph, rows[start : start + step])
-            pairs = _paired(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
-            self._check_width(graph, tree, pairs)
-            chances = tree.forest.scores(pairs, self._rounds, chances=True)
-            scores[start : start + step] = chances.reshape(len(part), count).mean(1)
+        for start in range(0, rows.size, _ROWS):
+            part = self._table(graph, rows[start : start + _ROWS])
+            self._check_width(graph, tree, 2 * part.shape[1])
+            scores[start : start + _ROWS] = tree.forest.against(part, others, self._rounds)
             if progress is not None:
                 progress.update(len(part))
         return scores

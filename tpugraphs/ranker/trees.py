@@ -297,26 +297,25 @@ class TreeEstimator(Estimator):
         scores = np.empty(rows.size, np.float32)
         for start in range(0, rows.size, _CHUNK):
             part = rows[start : start + _CHUNK]
-            features = self.recipe.features(self.fields, graph, part)
-            self._check_width(graph, tree, features)
-            scores[start : start + _CHUNK] = self._predicted(tree, features)
+            features = self._table(graph, part)
+            self._check_width(graph, tree, features.shape[1])
+            scores[start : start + _CHUNK] = tree.forest.scores(features, self._rounds)
             if progress is not None:
                 progress.update(part.size)
         return scores
 
-    def _check_width(self, graph: Graph, tree: Trees, features: NDArray[np.float32]) -> None:
+    def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the recipe's table (n, F), as the core takes it."""
+        return np.ascontiguousarray(self.recipe.features(self.fields, graph, rows), np.float32)
+
+    def _check_width(self, graph: Graph, tree: Trees, width: int) -> None:
         """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
-        if tree.size == (0, 0) and features.shape[1] != tree.width:
+        if tree.size == (0, 0) and width != tree.width:
             raise DataError(
                 f"config_feat: these trees were learnt from tables of {counted(tree.width, 'column')}, "
-                f"this graph has {features.shape[1]}",
-                file=str(graph.name), field="config_feat", expected=str(tree.width),
-                found=str(features.shape[1]),
+                f"this graph has {width}",
+                file=str(graph.name), field="config_feat", expected=str(tree.width), found=str(width),
             )  # fmt: skip
-
-    def _predicted(self, tree: Trees, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the sum of the trees (n,) for rows (n, F)."""
-        return tree.forest.scores(np.ascontiguousarray(features, np.float32), self._rounds)
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
