@@ -181,6 +181,27 @@ def test_trees_score_as_predict_does(program, tmp_path, make):
         assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), expected)
 
 
+@pytest.mark.parametrize("fields", [{}, {"references": 7, "bins": 3, "seed": 5}])
+def test_trees_that_compare_configs_score_as_predict_does(program, tmp_path, fields):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    ranker = tg.Ranker("eleventh-lightgbm", steps=9, num_leaves=9, min_data_in_leaf=2, **fields)
+
+    def make(seed, **changes):
+        graph = small_graph(seed, **changes)
+        opcode, ids = graph.node_opcode.copy(), graph.node_config_ids
+        opcode[ids] = np.random.default_rng(seed).choice([26, 34, 75], len(ids))
+        return graph.replace(node_opcode=opcode)
+
+    ranker.fit([make(0), make(1)], verbose=False)
+    graph = make(3, configs=300, nodes=30, config_nodes=6)
+    expected = ranker.predict(graph)
+    assert np.unique(expected).size > 30
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), expected)
+    good = (tmp_path / "graph").read_bytes()
+    wrong = good[:72] + np.int64(99).tobytes() + good[80:]
+    assert refused(program, tmp_path, wrong, "graph").startswith("edge_index: expected")
+
+
 def test_trees_that_c_programs_cannot_score_with_are_refused(program, tmp_path):
     pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
     write_graph(tmp_path / "graph", small_tile())
@@ -203,6 +224,11 @@ def test_trees_that_c_programs_cannot_score_with_are_refused(program, tmp_path):
         ({"boosters": [wrong]}, "version: expected v2, v3 or v4"),
         ({"graphs": "none"}, "graphs: expected 'layout', 'tile' or 'graph'"),
         ({"recipe": "mine"}, "recipe: expected"),
+        ({"recipe": "eleventh-lightgbm"}, "occurrence: expected false, found none"),
+        (
+            {"recipe": "eleventh-lightgbm", "fields": {"occurrence": False, "bins": 2, "references": 1}},
+            "objective: expected binary",
+        ),
     ):
         assert words in refused(program, tmp_path, changed(tmp_path, metadata))
     assert "0.columns: expected" in refused(program, tmp_path, changed(tmp_path, tensors=["0.columns"]))

@@ -281,7 +281,8 @@ static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_ra
     const int64_t cells = c->digits == NULL ? 0 : s->K * c->columns;
     const tg_config_rows rows = {s->N,           s->F,      s->G, s->node_feat, s->graph_feat,
                                  s->config_feat, c->digits, s->T, cells};
-    return tg_treeranker_scores(r->trees, &rows, s->K, c->count, scores, err);
+    const tg_layout_graph graph = {s->N, s->E, s->K, s->node_feat, s->opcode, s->edges, s->config_nodes};
+    return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
 }
 
 tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_ranker_configs *configs,

@@ -3,16 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/rng.h"
+#include "configs/sample.h"
 #include "features/schema.h"
 #include "score/described.h"
 #include "score/network.h"
 #include "trees/forest.h"
 
-enum {
-    MOST_ROUNDS = 1000000,
-    MOST_SIZE = (16 << 20) - 1,
-    CELLS = 1 << 20
-}; /* numbers of rows that are made at a time */
+enum { MOST_ROUNDS = 1000000, MOST_SIZE = (16 << 20) - 1, MOST_BINS = 4096 };
+enum { CELLS = 1 << 20 }; /* numbers of rows that are made at a time */
+enum { STREAM = 7 };      /* of random numbers: TREES of tpugraphs/kernels/streams.py */
 
 /* Trees of the graphs of one size: 0 nodes if configs are features, for all graphs. */
 typedef struct part {
@@ -23,6 +23,8 @@ typedef struct part {
 struct tg_treeranker {
     char kind; /* the first letter of "layout", "tile" or "graph" */
     int32_t rounds;
+    int64_t bins, references; /* of trees that compare configs; of others 0 */
+    uint64_t key;             /* which configs they compare with */
     int parts;
     part part[];
 };
@@ -72,34 +74,53 @@ static tg_status take_part(part *p, int number, const tg_json_value *entry, cons
     return status;
 }
 
-static tg_status take_kind(const tg_json_value *root, char *kind, tg_error *err) {
+/* What trees that compare configs are made with. */
+static tg_status take_pairs(tg_treeranker *r, const tg_json_value *root, tg_error *err) {
+    const tg_json_value *fields = tg_json_find(root, "fields"),
+                        *occurrence = tg_json_find(fields, "occurrence");
+    int64_t seed = 0;
+    if (occurrence == NULL || occurrence->kind != TG_JSON_LITERAL || occurrence->text[0] != 'f')
+        return tg_described_wrong(err, "occurrence", "false", "score with Python", occurrence);
+    tg_status status = take_whole(tg_json_find(fields, "bins"), "bins", 1, MOST_BINS, &r->bins, err);
+    if (status == TG_OK)
+        status =
+            take_whole(tg_json_find(fields, "references"), "references", 1, MOST_ROUNDS, &r->references, err);
+    if (status == TG_OK) status = take_whole(tg_json_find(root, "seed"), "seed", 0, INT64_MAX, &seed, err);
+    r->key = tg_key(tg_key(tg_key(0, (uint64_t)seed), STREAM), UINT64_C(1) << 40);
+    return status;
+}
+
+static tg_status take_recipe(tg_treeranker *r, const tg_json_value *root, tg_error *err) {
     const tg_json_value *recipe = tg_json_find(root, "recipe"), *graphs = tg_json_find(root, "graphs");
-    if (!tg_json_is(recipe, "eighth-lightgbm"))
-        return tg_described_wrong(err, "recipe", "a network, or 'eighth-lightgbm'",
+    const int pairs = tg_json_is(recipe, "eleventh-lightgbm");
+    if (!pairs && !tg_json_is(recipe, "eighth-lightgbm"))
+        return tg_described_wrong(err, "recipe", "a network, 'eighth-lightgbm' or 'eleventh-lightgbm'",
                                   "score with Python, which has the features of other trees", recipe);
+    if (pairs && !tg_json_is(graphs, "layout"))
+        return tg_described_wrong(err, "graphs", "'layout'", NULL, graphs);
     if (!tg_json_is(graphs, "layout") && !tg_json_is(graphs, "tile") && !tg_json_is(graphs, "graph"))
         return tg_described_wrong(err, "graphs", "'layout', 'tile' or 'graph'", NULL, graphs);
-    *kind = graphs->text[0];
-    return TG_OK;
+    r->kind = graphs->text[0];
+    return pairs ? take_pairs(r, root, err) : TG_OK;
 }
 
 tg_status tg_treeranker_read(tg_treeranker **trees, const tg_json_value *root, const tg_safetensors *file,
                              tg_error *err) {
     const tg_json_value *list = tg_json_find(root, "boosters"), *entry;
     int64_t rounds = 0;
-    char kind = 0;
     *trees = NULL;
-    tg_status status = take_kind(root, &kind, err);
-    if (status == TG_OK)
-        status = take_whole(tg_json_find(root, "rounds"), "rounds", 1, MOST_ROUNDS, &rounds, err);
-    if (status == TG_OK && (list->kind != TG_JSON_ARRAY || list->count < 1))
-        status = tg_described_wrong(err, "boosters", "a list of trees", NULL, list);
-    if (status != TG_OK) return status;
+    if (list->kind != TG_JSON_ARRAY || list->count < 1)
+        return tg_described_wrong(err, "boosters", "a list of trees", NULL, list);
     tg_treeranker *r = calloc(1, sizeof *r + (size_t)list->count * sizeof *r->part);
     if (r == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for trees");
-    r->kind = kind, r->rounds = (int32_t)rounds;
+    tg_status status = take_recipe(r, root, err);
+    if (status == TG_OK)
+        status = take_whole(tg_json_find(root, "rounds"), "rounds", 1, MOST_ROUNDS, &rounds, err);
+    r->rounds = (int32_t)rounds;
     for (entry = list->first; status == TG_OK && entry != NULL; entry = entry->next, r->parts++)
         status = take_part(&r->part[r->parts], r->parts, entry, file, err);
+    if (status == TG_OK && r->bins > 0 && r->part[0].forest.sigmoid == 0)
+        status = tg_described_wrong(err, "objective", "binary, of pairs", NULL, NULL);
     if (status == TG_OK) *trees = r;
     else tg_treeranker_free(r);
     return status;
@@ -167,12 +188,61 @@ static tg_status score_rows(const tg_treeranker *r, const part *p, const tg_conf
     return status;
 }
 
-tg_status tg_treeranker_scores(const tg_treeranker *r, const tg_config_rows *c, int64_t config_nodes,
+/* Rows of the configs numbered row[0..n), or of the first n if `row` is NULL; NULL with err. */
+static float *table_of(const tg_layout_table *table, const tg_config_rows *c, const int64_t *row, int64_t n,
+                       int64_t width, tg_error *err) {
+    float *rows = malloc((size_t)(n * width) * sizeof *rows + 1);
+    if (rows == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)n), NULL;
+    for (int64_t i = 0; row != NULL && i < n; i++)
+        tg_layout_table_rows(table, c->digits + row[i] * c->cells, 1, rows + i * width);
+    if (row == NULL) tg_layout_table_rows(table, c->digits, n, rows);
+    return rows;
+}
+
+/* By comparing each config with some, the same for all. */
+static tg_status compare(const tg_treeranker *r, const tg_layout_table *table, const tg_config_rows *c,
+                         int64_t n, float *scores, tg_error *err) {
+    const int64_t width = tg_layout_table_width(r->bins), count = n < r->references ? n : r->references;
+    const int64_t step = 1 + CELLS / width;
+    int64_t *chosen = malloc((size_t)count * sizeof *chosen + 1);
+    tg_status status = chosen == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)count)
+                                      : tg_sample(chosen, n, count, r->key, 1, err);
+    float *others = status == TG_OK ? table_of(table, c, chosen, count, width, err) : NULL;
+    if (status == TG_OK && others == NULL) status = TG_E_MEMORY;
+    for (int64_t i = 0; status == TG_OK && i < n; i += step) {
+        const int64_t size = n - i < step ? n - i : step;
+        tg_config_rows some = *c;
+        some.digits += i * c->cells;
+        float *rows = table_of(table, &some, NULL, size, width, err);
+        status = rows == NULL ? TG_E_MEMORY
+                              : tg_forest_against(&r->part[0].forest, rows, size, others, count, width,
+                                                  r->rounds, scores + i, NULL, err);
+        free(rows);
+    }
+    free(others);
+    free(chosen);
+    return status;
+}
+
+static tg_status score_pairs(const tg_treeranker *r, const tg_layout_graph *g, const tg_config_rows *c,
+                             int64_t n, float *scores, tg_error *err) {
+    tg_layout_table *table;
+    if (r->part[0].forest.width != 2 * tg_layout_table_width(r->bins))
+        return tg_fail_field(err, "bins", "those of the table that the trees learnt from", "%lld",
+                             (long long)r->bins);
+    tg_status status = tg_layout_table_open(&table, g, r->bins, err);
+    if (status == TG_OK && n > 0) status = compare(r, table, c, n, scores, err);
+    tg_layout_table_free(table);
+    return status;
+}
+
+tg_status tg_treeranker_scores(const tg_treeranker *r, const tg_layout_graph *g, const tg_config_rows *c,
                                int64_t n, float *scores, tg_error *err) {
-    const tg_status status = check_configs(r, c, config_nodes, n, err);
+    const tg_status status = check_configs(r, c, g->K, n, err);
     if (status != TG_OK) return status;
+    if (r->bins > 0) return score_pairs(r, g, c, n, scores, err);
     const int sized = c->digits != NULL;
-    const part *p = nearest(r, sized ? c->N : 0, sized ? config_nodes : 0);
+    const part *p = nearest(r, sized ? c->N : 0, sized ? g->K : 0);
     const int64_t width = tg_table_width(c), step = 1 + CELLS / (width + 1);
     if (p->nodes == 0 && p->config_nodes == 0 && width != p->forest.width)
         return tg_fail_field(err, "configs", "tables as wide as those that the trees learnt from",

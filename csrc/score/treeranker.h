@@ -1,10 +1,11 @@
-/* The trees of a ranker file of the recipe "eighth-lightgbm", and scores of configs. */
+/* The trees of a ranker file of the recipes "eighth-lightgbm" and "eleventh-lightgbm", and scores of configs. */
 #ifndef TG_TREERANKER_H
 #define TG_TREERANKER_H
 
 #include "io/jsontree.h"
 #include "io/safetensors.h"
 #include "score/ranker.h"
+#include "trees/layouttable.h"
 #include "trees/table.h"
 
 typedef struct tg_treeranker tg_treeranker;
@@ -14,8 +15,8 @@ tg_status tg_treeranker_read(tg_treeranker **trees, const tg_json_value *root, c
                              tg_error *err);
 void tg_treeranker_free(tg_treeranker *trees); /* NULL is fine */
 
-/* scores(n) of configs whose sizes and arrays were looked at: each one that has a size is there. */
-tg_status tg_treeranker_scores(const tg_treeranker *trees, const tg_config_rows *configs,
-                               int64_t config_nodes, int64_t n, float *scores, tg_error *err);
+/* scores(n) of the n configs of a graph. Their sizes and arrays were looked at: each one that has a size is there. */
+tg_status tg_treeranker_scores(const tg_treeranker *trees, const tg_layout_graph *graph,
+                               const tg_config_rows *configs, int64_t n, float *scores, tg_error *err);
 
 #endif

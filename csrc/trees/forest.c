@@ -79,12 +79,12 @@ void tg_forest_chances(const tg_forest *f, int32_t trees, double *sums, int64_t 
     }
 }
 
-/* Each of rows(n, cols) next to each of others(m, cols). */
-static void pair_rows(const float *rows, int64_t n, const float *others, int64_t m, int64_t cols,
-                      float *pairs) {
-#pragma omp parallel for schedule(static) num_threads(tg_threads((double)n *(double)m *(double)cols))
-    for (int64_t p = 0; p < n * m; p++) {
-        const float *one = rows + p / m * cols, *other = others + p % m * cols;
+/* Pairs first..first + n - 1 of those in which each of the rows stands next to each of others(m, cols). */
+static void pair_rows(const float *rows, const float *others, int64_t m, int64_t cols, int64_t first,
+                      int64_t n, float *pairs) {
+#pragma omp parallel for schedule(static) num_threads(tg_threads((double)n *(double)cols))
+    for (int64_t p = 0; p < n; p++) {
+        const float *one = rows + (first + p) / m * cols, *other = others + (first + p) % m * cols;
         float *to = pairs + 2 * p * cols;
         for (int64_t c = 0; c < cols; c++) to[c] = one[c], to[cols + c] = one[c] - other[c];
     }
@@ -92,24 +92,25 @@ static void pair_rows(const float *rows, int64_t n, const float *others, int64_t
 
 tg_status tg_forest_against(const tg_forest *f, const float *rows, int64_t n, const float *others, int64_t m,
                             int64_t cols, int32_t trees, float *scores, tg_cancel *cancel, tg_error *err) {
-    const int64_t step = 1 + MOST_ROWS / m;
-    float *pairs = malloc((size_t)(step * m * cols) * 2 * sizeof *pairs + 1);
-    double *sums = malloc((size_t)(step * m) * sizeof *sums);
+    const int64_t all = n * m, step = all < MOST_ROWS ? all : MOST_ROWS;
+    float *pairs = malloc((size_t)(step * cols) * 2 * sizeof *pairs + 1);
+    double *chances = malloc((size_t)step * sizeof *chances + 1), sum = 0;
     tg_status status = TG_OK;
-    if (pairs == NULL || sums == NULL)
-        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld pairs", (long long)(step * m));
-    for (int64_t i = 0; status == TG_OK && i < n; i += step) {
-        const int64_t size = n - i < step ? n - i : step;
-        pair_rows(rows + i * cols, size, others, m, cols, pairs);
-        status = tg_forest_sums(f, pairs, size * m, 2 * cols, trees, sums, cancel, err);
-        if (status == TG_OK) tg_forest_chances(f, trees, sums, size * m);
+    if (pairs == NULL || chances == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld pairs", (long long)step);
+    for (int64_t p = 0; status == TG_OK && p < all; p += step) {
+        const int64_t size = all - p < step ? all - p : step;
+        pair_rows(rows, others, m, cols, p, size, pairs);
+        status = tg_forest_sums(f, pairs, size, 2 * cols, trees, chances, cancel, err);
+        if (status == TG_OK) tg_forest_chances(f, trees, chances, size);
         for (int64_t j = 0; status == TG_OK && j < size; j++) {
-            double sum = 0;
-            for (int64_t k = 0; k < m; k++) sum += sums[j * m + k];
-            scores[i + j] = (float)(sum / (double)m);
+            sum += chances[j];
+            if ((p + j + 1) % m != 0) continue;
+            scores[(p + j) / m] = (float)(sum / (double)m);
+            sum = 0;
         }
     }
-    free(sums);
+    free(chances);
     free(pairs);
     return status;
 }
