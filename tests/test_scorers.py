@@ -270,7 +270,7 @@ def test_damaged_files_of_trees(trees: tg.Ranker, tmp_path: Path) -> None:
         ({"rounds": 0}, "rounds"),
         ({"boosters": []}, "rounds"),
         ({"boosters": [7]}, r"boosters\[0\]: expected an object"),
-        ({"boosters": [{**first, "width": 1}]}, r"boosters\[0\]: expected columns"),
+        ({"boosters": [{**first, "width": 1}]}, r"boosters\[0\].columns: expected ascending"),
         ({"boosters": [{**first, "size": [-1, 2]}]}, r"boosters\[0\]"),
         ({"boosters": [{**first, "trees": "tree"}]}, r"boosters\[0\]"),
     ):

@@ -28,6 +28,7 @@ ROOMS = {
     "graph": 3,
     "configs": 3,
     "io": 4,
+    "trees": 4,
     "hlo": 5,
     "ops": 4,
     "rank": 4,

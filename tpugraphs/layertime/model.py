@@ -45,8 +45,8 @@ class LayerTimeModel:
     method : {"residual", "roofline", "lightgbm", "mlpredict"}
         ``roofline``: the terms of the work at the device's peak rates, each by a factor that is fitted.
         ``residual``: networks of what that leaves over, trained in the C core. ``lightgbm``: boosted trees
-        in place of the networks (the extra ``[lightgbm]``). ``mlpredict``: the published network of the
-        ml-performance-prediction project, without a roofline.
+        in place of the networks (to train it needs the extra ``[lightgbm]``). ``mlpredict``: the published
+        network of the ml-performance-prediction project, without a roofline.
     seed : int
         Same seed, same bits.
     **fields

@@ -229,6 +229,29 @@ class Ranker(ScorerBase):
         return np.array(names, dtype=object)
 
     @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Shares of what the splits of trees gained, of each column of the configs (F,), as scikit-learn's.
+
+        They sum to 1, or are 0 if no tree splits on the configs. Columns are in the order of the schema:
+        those of the configs, then the digits of a configurable node, each over all nodes; of
+        ``eleventh-lightgbm`` those of :func:`tpugraphs.preprocess.layout_table_names`. Columns that all
+        configs of a graph share are left out: they rank no config before another. For rankers of any kind
+        there is :func:`tpugraphs.permutation_importance`.
+
+        Raises
+        ------
+        AttributeError
+            Nothing was learnt; a network, a recipe with a table of its own, or a file of an earlier version.
+        """
+        importances = getattr(self._estimator, "importances", None)
+        if importances is None:
+            raise AttributeError(
+                "feature_importances_: rankers of trees have it; tg.permutation_importance judges all rankers"
+            )
+        found: NDArray[np.float64] = importances()
+        return found
+
+    @property
     def pipeline(self) -> Pipeline:
         """Preprocessing of the network."""
         return self.network.pipeline
