@@ -10,9 +10,12 @@
 #include "prepare/padding.h"
 
 tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
-    (void)use;
-    if (graph->F == TG_NODE_FEATURES || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
-    return tg_fail_field(err, "node_feat", "the 140 published columns", "%lld", (long long)graph->F);
+    if (graph->F == use->node_features || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
+    const char *expected =
+        use->node_features == TG_NODE_FEATURES
+            ? "the 140 published columns"
+            : "the 186 columns that tpugraphs.load(path, extra=True) gives, as in training";
+    return tg_fail_field(err, "node_feat", expected, "%lld", (long long)graph->F);
 }
 
 /* ---- layout-digits ---- */
