@@ -42,7 +42,9 @@ def extra(seed=0, N=40):
     return np.stack(columns, 1).astype(np.float32)
 
 
-def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, further=False, program=False, **changes):
+def stored(
+    seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, further=False, program=False, **changes
+):
     """Arrays of a graph as the core takes them: random, or with features by COLUMNS."""
     rng = np.random.default_rng(seed)
     u = rng.integers(1, N, E)

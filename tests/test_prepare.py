@@ -303,7 +303,9 @@ def test_columns_of_a_program(prune):
     g["node_feat"][g["config_nodes"][:3], 0] = 1  # so that the virtual node stays
     g["node_feat"][:, 21:29] = np.random.default_rng(0).integers(0, 3000, (40, 8))
     before = [{"step": "virtual-node"}, *prune]
-    core = _core.Prepare([*before, {"step": "program-columns"}, {"step": "mod-features", "virtual": True}], 140)
+    core = _core.Prepare(
+        [*before, {"step": "program-columns"}, {"step": "mod-features", "virtual": True}], 140
+    )
     assert core.columns["node"] == 246
     out, edges = core.apply(*g.values()), g["edge_index"]
     edges, _ = reference.virtual(40, edges, g["node_feat"][:, 0] == 1, None)
@@ -321,7 +323,10 @@ def test_columns_of_a_program(prune):
     plain = _core.Prepare([*before, {"step": "operand-shapes", "virtual": True}])
     shapes = plain.apply(*{**g, "node_feat": g["node_feat"][:, :140].copy()}.values()).node_feat[:, 140:]
     close(shapes[nodes == 40], np.full((1, 16), np.log(2)))
-    for refused, found, wanted in ((core, 140, "186 columns that tpugraphs.load"), (plain, 186, "140 published")):
+    for refused, found, wanted in (
+        (core, 140, "186 columns that tpugraphs.load"),
+        (plain, 186, "140 published"),
+    ):
         with pytest.raises(tg.DataError, match=f"{wanted}.*found {found}"):
             refused.apply(*{**g, "node_feat": np.zeros((40, found), np.float32)}.values())
 

@@ -1,7 +1,7 @@
 /* Messages from neighbours, each with a weight (none: 1), per config:
        mean   y_i = sum of w_e x_j / s_i,   s_i = max(sum of w_e, eps)
        sum    y_i = sum of w_e x_j
-       share  y_i = sum of x_j / d_j,   d_j = max(1, number of edges into j)
+       share  y_i = sum of x_j / d_j,   d_j = max(number of edges into j, eps)
    over the edges e from j into i; 0 without edges. */
 #include "ops/op.h"
 
@@ -88,7 +88,7 @@ static void begin_shares(const tg_exec *e) {
     const float *inverse = e->slate->inv_degree[a->direction];
     const room *r = (const room *)e->room;
     for (int64_t v = 0; a->kind == SHARE && v < e->slate->N; v++)
-        r->scale[v] = inverse[v] > 0 ? inverse[v] : 1.0f;
+        r->scale[v] = inverse[v] > 0 && (double)inverse[v] * a->eps < 1 ? inverse[v] : (float)(1 / a->eps);
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Times
+from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
@@ -28,7 +29,7 @@ def check_kind(graph: Graph, kind: str) -> None:
             )  # fmt: skip
         return
     own = graph.kind if known else None
-    if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
+    if own != kind and not (own == "graph" and kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT)):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else f"; {graph_hint(graph)}"
         if isinstance(graph, (list, tuple)):
             hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
