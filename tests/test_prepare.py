@@ -297,6 +297,40 @@ def test_columns_of_sizes():
         core.apply(*stored().values())
 
 
+@pytest.mark.parametrize("prune", [[], [PRUNE], [{"step": "prune", "method": "merge"}]])
+def test_columns_of_a_program(prune):
+    g = stored(3, published=True, program=True)
+    g["node_feat"][g["config_nodes"][:3], 0] = 1  # so that the virtual node stays
+    g["node_feat"][:, 21:29] = np.random.default_rng(0).integers(0, 3000, (40, 8))
+    before = [{"step": "virtual-node"}, *prune]
+    core = _core.Prepare(
+        [*before, {"step": "program-columns"}, {"step": "mod-features", "virtual": True}], 140
+    )
+    assert core.columns["node"] == 246
+    out, edges = core.apply(*g.values()), g["edge_index"]
+    edges, _ = reference.virtual(40, edges, g["node_feat"][:, 0] == 1, None)
+    nodes = np.arange(41)
+    if prune:
+        method = reference.prune_merge if prune[0]["method"] == "merge" else reference.prune_1hop
+        nodes = method(41, edges, g["config_nodes"], *[False][: method is reference.prune_merge])[0]
+    assert (nodes == 40).sum() == 1
+    rows = np.where(((nodes >= 0) & (nodes < 40))[:, None], g["node_feat"][np.clip(nodes, 0, 39)], 0)
+    made = nodes < 0
+    expected = np.c_[reference.program_columns(rows, nodes == 40), reference.mod_features(rows)]
+    expected[made] = 0
+    close(out.node_feat, expected)
+    assert expected[nodes == 40, 148] == 1 and expected[nodes == 40, 200] == 127 / 128
+    plain = _core.Prepare([*before, {"step": "operand-shapes", "virtual": True}])
+    shapes = plain.apply(*{**g, "node_feat": g["node_feat"][:, :140].copy()}.values()).node_feat[:, 140:]
+    close(shapes[nodes == 40], np.full((1, 16), np.log(2)))
+    for refused, found, wanted in (
+        (core, 140, "186 columns that tpugraphs.load"),
+        (plain, 186, "140 published"),
+    ):
+        with pytest.raises(tg.DataError, match=f"{wanted}.*found {found}"):
+            refused.apply(*{**g, "node_feat": np.zeros((40, found), np.float32)}.values())
+
+
 def test_flags_of_dimensions():
     g = sized(4)
     g["node_feat"][:, 93:107] = np.random.default_rng(0).integers(0, 6, (len(g["node_feat"]), 14))

@@ -209,6 +209,16 @@ def operand_shapes(node_feat, opcodes, edges):
     return np.log(out + 3)
 
 
+def program_columns(node_feat, virtual):
+    """(N, 186) of stored rows (N, 186): some of the last 46 are logarithms. Virtual nodes (N,) have x = -1, others made 0."""
+    out = node_feat.astype(np.float64).copy()
+    dynamic = node_feat[:, 148].max()  # the same of all stored nodes
+    out[virtual, 140:], out[virtual, 148] = -1, dynamic
+    out[:, 144:148] = np.log(out[:, 144:148] + 2)
+    out[:, 170:] = np.log(out[:, 170:] + 3)
+    return out
+
+
 def _factors(x):
     """log2, exponent of two, log2 of the odd part, whether that is 1; 0 of all but positive whole numbers."""
     if not (1 <= x <= 2**31 and x == int(x)):

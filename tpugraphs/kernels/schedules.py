@@ -30,24 +30,25 @@ _SHAPES: dict[str, Callable[[int, int, Any], float]] = {
 }
 
 SCHEDULES = (*_SHAPES, *(_WARMUP + name for name in _SHAPES))
-"""``"constant"``; ``"cosine"`` and ``"linear"`` towards 0; ``"step"``: times `decay` after every share
-`decay_every` of the steps, the first time after `decay_from` if that is given. ``"warmup-..."``: the same
-after a linear rise over the share `warmup`."""
+"""``"constant"``; ``"cosine"`` and ``"linear"`` towards `learning_rate_end`; ``"step"``: times `decay` after
+every share `decay_every` of the steps, the first time after `decay_from` if that is given. ``"warmup-..."``:
+the same after a linear rise over the share `warmup`."""
 
 
 def rate(step: int, total: int, fields: Any) -> float:
     """Learning rate of step 1..total.
 
     `fields` has `schedule`, one of :data:`SCHEDULES`, the peak `learning_rate`, and what the schedule reads:
-    `warmup`, `decay`, `decay_every` and maybe `decay_from`. With a warm-up, ``warm = ceil(warmup * total)``:
-    the first step has ``peak / warm``, step ``warm`` has the peak, and the shape goes over the steps after
-    it.
+    `warmup`, `decay`, `decay_every` and maybe `decay_from` and `learning_rate_end` (0). With a warm-up,
+    ``warm = ceil(warmup * total)``: the first step has ``peak / warm``, step ``warm`` has the peak, and the
+    shape goes over the steps after it.
     """
     shape, peak = fields.schedule.removeprefix(_WARMUP), float(fields.learning_rate)
     warm = math.ceil(fields.warmup * total) if fields.schedule.startswith(_WARMUP) else 0
     if step <= warm:
         return peak * step / warm
-    return peak * _SHAPES[shape](step - 1 - warm, max(1, total - warm), fields)
+    end = float(getattr(fields, "learning_rate_end", 0.0))
+    return end + (peak - end) * _SHAPES[shape](step - 1 - warm, max(1, total - warm), fields)
 
 
 def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:

@@ -79,6 +79,14 @@ class Network:
             self._steps = self.recipe.model(self.fields, self.pipeline.sizes)
         return self._steps
 
+    def follow(self) -> None:
+        """Make the model again if graphs that were seen since then ask for another one."""
+        if self.recipe.by_schema and self._steps not in (
+            None,
+            steps := self.recipe.model(self.fields, self.pipeline.sizes),
+        ):
+            self._steps, self._model, self._trainer = steps, None, None
+
     @property
     def known(self) -> bool:
         """Whether the steps of the model are known."""

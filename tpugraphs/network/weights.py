@@ -65,8 +65,10 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
     if some("early_mlp."):
         kind = "gin" if some("gconv.0.nn.") else "layout"
         return "sixth-tile" if some("config_feat_mean") else f"sixth-{kind}"
-    if some("message_network."):
-        return "third-tile"
+    if some("message_network.", "lpe_projection."):
+        return "third-layout" if some("lpe_projection.") else "third-tile"
+    if some("linear_map."):
+        return "seventh-gst"
     if some("node_feat_embedding."):
         width, columns = [*np.shape(weights.get("input_shaping.weight", ())), 0, 0][:2]
         kind = "nlp" if width > _XLA_WIDTH else "xla"

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Times
+from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
@@ -27,7 +28,7 @@ _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 def of_kind(graph: Graph, kind: str) -> bool:
     """Return whether a graph is of that kind, whatever is in it."""
     same = kind in ("graph", graph.kind)
-    return same or (graph.kind == "graph" and kind == "layout" and graph.schema == LAYOUT)
+    return same or (graph.kind == "graph" and kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT))
 
 
 def check_kind(graph: Graph, kind: str) -> None:

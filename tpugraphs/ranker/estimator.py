@@ -227,6 +227,7 @@ class NetworkEstimator(Network):
             )  # fmt: skip
         if not self.fitted:
             self.pipeline.fit([graph])
+            self.follow()
         prepared = self.prepare(graph)
         self.last.measured = True
         optimizer, number = Optimizer(self), self.trained_steps + 1

@@ -837,7 +837,8 @@ class Ranker(ScorerBase):
         >>> ranker = tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))  # doctest: +SKIP
         """
         read, path = outside.read_weights(weights, rename)
-        ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
+        known = get_recipe(recipe or outside.recipe_of(read))
+        ranker = cls(known, seed, preset, precision, **{**known.published_fields, **fields})
         default = ranker.network.recipe.published_padding
         default = (0 if ranker.kind == "tile" else -1) if default is None else default
         ranker.pipeline.require_padding(default if node_padding is None else node_padding)

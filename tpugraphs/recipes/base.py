@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.schema import Schema
+from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
@@ -131,6 +131,11 @@ class Recipe:
         Regular expressions of published names that are not read: constants, and what has no effect.
     published_padding : {-1, 0}, optional
         What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
+    published_fields : mapping of str to value
+        Fields of its training that are not those of the preset ``"full"``.
+    by_schema : bool
+        Whether `steps` and `preprocessing` of layouts take the second argument of those of kind ``"graph"``,
+        too: graphs read with ``extra=True`` have a schema of their own.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
     extra : callable, optional
@@ -166,6 +171,8 @@ class Recipe:
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None
+    published_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    by_schema: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -217,6 +224,8 @@ class Recipe:
         make = functools.partial(_preprocessing, self.preprocessing, fields)
         if self.kind == "graph":
             return Pipeline([], self.kind, make=make, extra=self.extra)
+        if self.by_schema:
+            return Pipeline(make(LAYOUT), self.kind, make=make, extra=self.extra)
         return Pipeline(make(), self.kind, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
@@ -234,7 +243,8 @@ class Recipe:
         list of dict
             One per step, as the core takes them.
         """
-        steps = self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
+        takes_sizes = self.kind == "graph" or self.by_schema
+        steps = self.steps(fields, sizes) if takes_sizes else self.steps(fields)
         return [of_numpy(step) for step in steps]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:

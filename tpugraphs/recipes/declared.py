@@ -132,6 +132,7 @@ class TrainingFields:
     eps: float = option(1e-8, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
     momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
+    learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
     warmup: float = option(
         0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
     )

@@ -141,6 +141,7 @@ class Fit(RunningFit):
             self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
         network.learnt_from = frozenset(data.known)
+        network.follow()
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params
