@@ -193,6 +193,7 @@ typedef struct tg_prepare_step {
     STEP(walk_encoding)                                                                                      \
     STEP(virtual_node)                                                                                       \
     STEP(log_columns)                                                                                        \
+    STEP(range_columns)                                                                                      \
     STEP(take_columns)                                                                                       \
     STEP(dimension_flags)                                                                                    \
     STEP(mod_features)                                                                                       \

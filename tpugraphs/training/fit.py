@@ -39,7 +39,7 @@ from tpugraphs.system.words import counted
 from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.sampling import EvenVisits, OversampledVisits, Visits, close_rows, fast_rows, happens
 from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
 from tpugraphs.training.tuning import Tuning
@@ -141,7 +141,7 @@ class Fit(RunningFit):
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
-        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
+        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.owner, history, how.callbacks)
         self.visit, self.finished = 0, False
@@ -157,7 +157,8 @@ class Fit(RunningFit):
     def _visits(self) -> Visits:
         # where no graph has anything to learn from, the first visit says why
         if self.fields.graph_sampling == "sqrt-configs" and any(self.data.counts):
-            return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
+            each = self.fields.slates * self.fields.accumulate
+            return OversampledVisits(self.data.counts, self.fields.configs, each, (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
     def _began_with(self, how: FitOptions) -> dict[str, str]:
@@ -297,6 +298,8 @@ class Fit(RunningFit):
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
             return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
+        if isinstance(self.visits, OversampledVisits):
+            return self.visits.rows(index, before, prepared.num_configs)
         return kernels.sample_epoch(prepared.num_configs, count, (self.seed, Stream.ROWS, index), before)
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
