@@ -343,17 +343,17 @@ def test_columns_are_scaled_from_ranges():
         _core.Prepare([{"step": "range-columns", **ranges}]).apply(*g.values())
 
 
-@pytest.mark.parametrize("lists", ["scrambled", "straight"])
-def test_columns_of_the_fifth_place(lists):
+@pytest.mark.parametrize("dimensions", ["scrambled", "straight"])
+def test_columns_of_the_fifth_place(dimensions):
     """All that it reads of a node, and nodes that it adds, of which everything is 0."""
     g, rng = sized(3, config_feat=np.zeros((2, 24))), np.random.default_rng(3)
     g["node_feat"][:, 27:] = rng.integers(-1, 9, (50, 113))
     g["node_feat"][:, 93:107] = rng.integers(0, 6, (50, 14))
     g["node_feat"][:, 134:] = rng.integers(0, 6, (50, 6))
-    expected = reference.fifth_columns(g["node_feat"], lists == "scrambled")
+    expected = reference.fifth_columns(g["node_feat"], dimensions == "scrambled")
     for recipe, more, least in (("fifth-layout", 0, 1), ("fifth-dimension", 0, 1), ("fifth-tile", 2, 6)):
         found = get_recipe(recipe)
-        fields = found.fields("full", {"lists": lists} | ({"cluster": 25} if more else {}))
+        fields = found.fields("full", {"dimensions": dimensions} | ({"cluster": 25} if more else {}))
         out = _core.Prepare(found.preprocessing(fields)).apply(*g.values())
         close(out.node_feat[:50, :191], expected)
         assert not out.node_feat[50:].any() and not out.node_feat[:, 191:].any()

@@ -331,6 +331,23 @@ def test_dropout_bits_do_not_depend_on_threads():
     assert len(results) == 1
 
 
+def test_glorot_weights_are_xavier_uniform():
+    """As torch.nn.init.xavier_uniform_; biases as torch.nn.Linear has them, those of the attention 0."""
+    steps = token_model(width=24)
+    for one in steps:
+        one["attrs"] |= {"init": "glorot"} if one["op"] in ("dimension_tokens", "encoder_layer") else {}
+    for name, value in named(models.Trained(steps, 3, COLUMNS)).items():
+        kind = name.partition(".")[2].removeprefix("linear1_").removeprefix("linear2_")
+        if name.startswith(("tokens.", "encoder")) and value.ndim == 2:
+            bound = np.sqrt(6 / sum(value.shape))
+            assert 0.9 * bound < np.abs(value).max() <= bound * (1 + 1e-6), name
+        elif name.startswith("encoder") and kind == "bias":
+            fan_in = 24 if "linear1" in name else 12
+            assert 0.5 < np.abs(value).max() * np.sqrt(fan_in) <= 1 + 1e-6, name
+        elif name.startswith("encoder") and "proj_bias" in name:
+            assert not value.any()
+
+
 # ---- what is refused ------------------------------------------------------------------------------------
 
 

@@ -93,7 +93,9 @@ class TrainingFields:
         doc="runtime of equal configs, which are merged for training",
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph (sqrt-configs: of all draws), where steps are not given")
+    epochs: int | None = option(
+        1000, 1, 10**9, doc="visits of every graph (or draw), where steps are not given"
+    )
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
         doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
