@@ -14,7 +14,14 @@ from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs.training import Callback, trainset
-from tpugraphs.training.sampling import EvenVisits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.sampling import (
+    EvenVisits,
+    OversampledVisits,
+    WeightedVisits,
+    close_rows,
+    fast_rows,
+    happens,
+)
 
 # Visits
 
@@ -44,6 +51,33 @@ def test_small_shares_come_now_and_then():
     visits = WeightedVisits([1, 1, 30], (3,))
     seen = Counter(visits.at(visit)[0] for visit in range(3 * 400))
     assert all(abs(seen[i] - 1200 / 32) < 20 for i in (0, 1)) and len(seen) == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 5), st.integers(0, 9)
+)  # fmt: skip
+def test_oversampled_visits_are_those_of_the_fifth_place(counts, configs, each, seed):
+    """Of a graph of c configs sqrt(c c_max) in an epoch, each about equally often, in slates of equal length."""
+    counts[0] += 1
+    visits = OversampledVisits(counts, configs, each, (seed, 1))
+    draws = [int(np.sqrt(c * max(counts))) for c in counts]
+    slates = [-(-d // configs) for d in draws]
+    assert visits.epoch == (sum(slates) // each * each or sum(slates))
+    for epoch in range(2):
+        taken = [visits.at(epoch * visits.epoch + i) for i in range(visits.epoch)]
+        assert len(set(taken)) == len(taken) and sum(slates) - len(taken) < each
+        seen = Counter(index for index, _ in taken)
+        for index, (c, d, n) in enumerate(zip(counts, draws, slates, strict=True)):
+            assert seen[index] <= n
+            which = sorted(slate for i, slate in taken if i == index)
+            assert all(epoch * n <= slate < (epoch + 1) * n for slate in which)
+            if c == 0 or seen[index] < n:
+                continue
+            rows = np.concatenate([visits.rows(index, slate, c) for slate in which])
+            times = np.bincount(rows[:d], minlength=c)
+            assert len(rows) == n * configs and times.max() - times.min() <= 1 and len(times) == c
+            assert (rows[d:] == np.resize(rows[:d], len(rows) - d)).all()  # filled from the first
 
 
 def test_even_visits_are_once_per_epoch():
@@ -325,7 +359,15 @@ def test_sqrt_configs_visits_in_proportion():
     shares = np.sqrt(counts) / np.sqrt(counts).sum()
     for i, share in enumerate(shares):
         assert seen[f"small{i}"] == pytest.approx(350 * share, abs=8)
-    assert all(times.size == min(16, count) for _, times, count in taken)
+    assert all(times.size == 16 for _, times, _ in taken)  # of 8 configs each comes twice
+
+
+def test_an_epoch_of_sqrt_configs_has_all_draws():
+    graphs = uneven()[:5]
+    counts = np.array([g.num_configs for g in graphs])
+    slates = np.ceil(np.floor(np.sqrt(counts * 2000)) / 16).sum()
+    r = small_ranker(steps=None, epochs=1, slates=4, configs=16, graph_sampling="sqrt-configs")
+    assert len(r.fit(graphs, verbose=False).history_.loss) == slates // 4
 
 
 def test_graphs_without_anything_to_configure_are_never_visited(tmp_path):

@@ -6,10 +6,12 @@ import madeup
 import numpy as np
 import pytest
 from rankers import small_tile
+from reference import losses
 
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.evaluation import evaluate
+from tpugraphs.training.optimizer import Optimizer
 
 SMALL = {"width": 16, "gate_reduction": 4, "learning_rate": 3e-3, "evaluate_every": 10}
 SETS = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
@@ -30,6 +32,26 @@ def ranker(kernels):
 
 def times(graph):
     return graph.config_runtime / graph.config_runtime_normalizers
+
+
+def test_losses_over_a_batch_compare_normalised_times_across_kernels(kernels):
+    """As the fifth place trains: runtimes over normalizers, times the mean normalizer of the kernel, in float32."""
+    chosen = kernels[2:5]
+    r = tg.Ranker("fifth-tile", width=8, opcode_columns=4, token_columns=4, hidden=4, drop_edge=0.0)
+    prepared = [r.pipeline.fit(chosen).apply(g, training=True) for g in chosen]
+    rows = [np.arange(one.num_configs) for one in prepared]
+    made = [one.measured / (one.normalizers / one.normalizers.mean()) / 1e6 for one in prepared]
+    made = np.concatenate(made).astype(np.float32)
+    order = np.concatenate([one.across for one in prepared])
+    assert (np.sign(made[:, None] - made) == np.sign(order[:, None] - order)).all()
+    ranks = np.concatenate([one.runtimes for one in prepared])
+    assert (np.sign(ranks[:, None] - ranks) != np.sign(order[:, None] - order)).any()
+    scores = np.concatenate([r.network.score_rows(*one) for one in zip(prepared, rows, strict=True)])
+    parts = np.split(np.arange(len(scores)), np.cumsum([len(one) for one in rows])[:-1])
+    apart = np.mean([losses.pairwise_hinge(scores[at], made[at], 0.1)[0] for at in parts])
+    expected = 0.5 * apart + 0.5 * losses.pairwise_hinge(scores, made, 0.1)[0]
+    got = Optimizer(r.network).gradients(1, list(zip(prepared, rows, strict=True)))
+    assert got == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_fit_ranks_and_tells(kernels, ranker):

@@ -238,6 +238,7 @@ static int call_init(call *c, const tg_state *state, PyObject *args, PyObject **
     c->e.out = c->plan.out;
     c->e.training = training;
     c->e.key = key;
+    c->e.batch_key = ~key;
     const int no_opcode = (c->plan.flags & TG_NEEDS_OPCODE) && c->slate.opcode == NULL;
     if (no_opcode || ((c->plan.flags & TG_NEEDS_LAYOUT) && c->slate.layout == NULL)) {
         PyErr_Format(PyExc_ValueError, "%s: the graph has no %s", name,

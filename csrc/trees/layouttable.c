@@ -76,7 +76,8 @@ static tg_status take_nodes(tg_layout_table *t, const tg_layout_graph *g, tg_err
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld nodes", (long long)g->K);
     for (int64_t k = 0; k < g->K; k++) {
         const float *feat = g->node_feat + g->config_nodes[k] * TG_NODE_FEATURES;
-        const tg_status status = tg_layout_digits(t->own + k * TG_LAYOUT_DIGITS, feat, 1, -1, err);
+        const tg_status status =
+            tg_layout_digits(t->own + k * TG_LAYOUT_DIGITS, feat, TG_NODE_FEATURES, 1, -1, -1, err);
         if (status != TG_OK) return status;
         take_node(t, k, feat, g->node_opcode == NULL ? 0 : g->node_opcode[g->config_nodes[k]]);
     }

@@ -62,6 +62,8 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
         return "official-layout" if some("_gc_layers/0/layer_with_weights") else "official-tile"
     if some("dense_cfg.", "config_mlp."):
         return "first-tile"
+    if some("gnn.rev_convs."):
+        return "fifth-dimension" if some("gnn.transformer.") else "fifth-layout"
     if some("early_mlp."):
         kind = "gin" if some("gconv.0.nn.") else "layout"
         return "sixth-tile" if some("config_feat_mean") else f"sixth-{kind}"

@@ -89,8 +89,8 @@ class TrainingFields:
     graph_sampling: str = option(
         "even",
         choices=("even", "sqrt-configs", "slates"),
-        doc="visit graphs equally often, in proportion to the root of their number of configs, or to that of "
-        "the whole slates in them",
+        doc="visit graphs equally often, in proportion to the root of their number of configs, of which an "
+        "epoch draws sqrt(c c_max), or in proportion to the number of whole slates in them",
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     dedup: str = option(
@@ -99,7 +99,9 @@ class TrainingFields:
         doc="runtime of equal configs, which are merged for training",
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph, where steps are not given")
+    epochs: int | None = option(
+        1000, 1, 10**9, doc="visits of every graph (or draw), where steps are not given"
+    )
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
         doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "

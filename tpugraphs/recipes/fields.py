@@ -41,6 +41,7 @@ class FieldsButLength(TypedDict, total=False):
     decay_from: float | None
     dedup: Literal["first", "mean", "min", "none"] | None
     digit_scale: float
+    dimensions: Literal["scrambled", "straight"]
     directed_steps: int
     direction: Literal["both", "forward", "reverse"]
     drop_edge: float

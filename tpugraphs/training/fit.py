@@ -41,6 +41,7 @@ from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import (
     EvenVisits,
+    OversampledVisits,
     Visits,
     WeightedVisits,
     any_rows,
@@ -151,8 +152,8 @@ class Fit(RunningFit):
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
-        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
-        self.evaluate_every = self.fields.evaluate_every or -(-len(data.graphs) // each)
+        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
+        self.evaluate_every = self.fields.evaluate_every or -(-self.visits.epoch // each)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.owner, history, how.callbacks)
         self.visit, self.finished = 0, False
@@ -167,12 +168,13 @@ class Fit(RunningFit):
 
     def _visits(self) -> Visits:
         # where no graph has anything to learn from, the first visit says why
-        how, counts = self.fields.graph_sampling, np.array(self.data.counts)
-        if how != "even" and any(counts):
-            slates = np.maximum(counts // self.fields.configs, counts > 0)
-            weights = slates if how == "slates" else np.sqrt(counts)
-            return WeightedVisits(weights, (self.seed, Stream.ORDER))
-        return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
+        how, counts, key = self.fields.graph_sampling, np.array(self.data.counts), (self.seed, Stream.ORDER)
+        if how == "sqrt-configs" and any(counts):
+            each = self.fields.slates * self.fields.accumulate
+            return OversampledVisits(counts, self.fields.configs, each, key)
+        if how == "slates" and any(counts):
+            return WeightedVisits(np.maximum(counts // self.fields.configs, counts > 0), key)
+        return EvenVisits(len(self.data.graphs), key)
 
     def _began_with(self, how: FitOptions) -> dict[str, str]:
         """Digests of the weights that were given and of the function that makes further features."""
@@ -319,6 +321,8 @@ class Fit(RunningFit):
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
             return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
+        if isinstance(self.visits, OversampledVisits):
+            return self.visits.rows(index, before, prepared.num_configs)
         return kernels.sample_epoch(prepared.num_configs, count, (self.seed, Stream.ROWS, index), before)
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
