@@ -45,6 +45,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tpugraphs {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "static" / "scorer.js")
 html_sidebars = {page: [] for page in ("recipes", "changelog")}  # which have no pages below
 html_show_sourcelink = False
 html_copy_source = False

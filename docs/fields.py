@@ -59,13 +59,13 @@ def recipe_page(told: Mapping[str, Any]) -> str:
         f"Ranks {kind}. From: {told['source']}.",
         "",
     ]
-    lines += ["| field | default | values | meaning |", "| --- | --- | --- | --- |"]
+    lines += ["| field | default | meaning | values |", "| --- | --- | --- | --- |"]
     for name, option in told["options"].items():
         parts = (
             f"[`{name}`](index.md#{name})",
             default(option),
-            option["expected"],
             sentence(option["meaning"]),
+            option["expected"],
         )
         lines.append("| " + " | ".join(map(cell, parts)) + " |")
     return "\n".join([*lines, ""])
@@ -97,14 +97,14 @@ def section(name: str, told: Described) -> list[str]:
 
 def pages() -> dict[str, str]:
     """Return all pages by name."""
-    told = {name: recipes.get_recipe(name).describe() for name in recipes.list_recipes()}
+    told = {name: recipes.get_recipe(name).describe() for name in recipes._built_in()}
     common = [*declared(recipes.TrainingFields)]
     others = sorted({name for one in told.values() for name in one["options"]} - set(common))
     rows = [f"| {links([name])} | {cell(one['summary'])} |" for name, one in told.items()]
-    lines = [HEAD, "## By recipe", "", "| recipe | |", "| --- | --- |", *rows, ""]
+    lines = [HEAD, "## By recipe", "", "| recipe | what it is |", "| --- | --- |", *rows, ""]
     for heading, names in (("Of every network", common), ("Of single recipes", others)):
         lines += [f"## {heading}", "", *(line for name in names for line in section(name, told))]
-    hidden = ["```{toctree}", ":hidden:", "", *told, "```", ""]
+    hidden = ["```{toctree}", ":hidden:", "", *(f"{name} <{name}>" for name in told), "```", ""]
     return {"index.md": "\n".join([*lines, *hidden])} | {
         f"{name}.md": recipe_page(one) for name, one in told.items()
     }

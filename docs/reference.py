@@ -284,7 +284,7 @@ def overview() -> str:
             for path in paths
         ]
         rows += [PAGES[title]] if title in PAGES else []
-        lines += [f"## {title}", "", "| | |", "| --- | --- |"]
+        lines += [f"## {title}", "", "| page | what it holds |", "| --- | --- |"]
         lines += [f"| [{name}]({to}{'.md' if to == '/tables' else ''}) | {text} |" for name, to, text in rows]
         lines += [
             "",
