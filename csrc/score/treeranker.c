@@ -206,7 +206,7 @@ static tg_status compare(const tg_treeranker *r, const tg_layout_table *table, c
     const int64_t step = 1 + CELLS / width;
     int64_t *chosen = malloc((size_t)count * sizeof *chosen + 1);
     tg_status status = chosen == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)count)
-                                      : tg_sample(chosen, n, count, r->key, 1, err);
+                                      : tg_sample(chosen, n, count, r->key, 1, NULL, err);
     float *others = status == TG_OK ? table_of(table, c, chosen, count, width, err) : NULL;
     if (status == TG_OK && others == NULL) status = TG_E_MEMORY;
     for (int64_t i = 0; status == TG_OK && i < n; i += step) {
