@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self, TypeVar
+
+from tpugraphs.system.logs import log
 
 __all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
 
@@ -36,7 +39,8 @@ def wanted(verbose: bool | None) -> bool:
 
 
 def notice(text: str, verbose: bool | None = None) -> None:
-    """Print a line on stderr, above a bar if there is one; nothing if `verbose` is False."""
+    """Log a line, and print it on stderr, above a bar if there is one; no print if `verbose` is False."""
+    log.info("%s", text)
     if (verbose is None and _quiet.get()) or verbose is False or sys.stderr is None:
         return
     from tqdm import tqdm
@@ -59,6 +63,7 @@ class Progress:
 
     def __init__(self, total: int | None, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
+        self._what, self._began = f"{what}: {'' if total is None else f'{total:,} '}{unit}", time.monotonic()
         if wanted(verbose):
             from tqdm.auto import tqdm
 
@@ -80,6 +85,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        ended = "over" if error[0] is None else "broken off"
+        log.debug("%s, %s after %.3f s", self._what, ended, time.monotonic() - self._began)
         if self._bar is not None:
             self._bar.close()
 

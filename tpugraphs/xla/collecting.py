@@ -26,6 +26,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
@@ -169,6 +170,7 @@ def collect(
         run = _Run(program.name, chosen, drawn, child, tolerance, least, passes, verbose)
         journal = _Journal(target, digest)
         run.compile()
+        log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
             **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
@@ -176,6 +178,8 @@ def collect(
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
+    log.info("collect %s: %d of %d configs ran, %d rounds", program.name, len(graph.ran), graph.num_configs,
+             len(run.rounds))  # fmt: skip
     if target is not None and not early:
         graph.save(target)
         journal.remove()
