@@ -13,6 +13,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -46,6 +47,10 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if found:
+            near = difflib.get_close_matches(found[1], re.findall(r"[^\s,']+", found[2]), n=1)
+            message += f" (did you mean {near[0]}?)" if near else ""
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
 
 
