@@ -27,6 +27,7 @@ __all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_t
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
 MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+_NONE = ("None", "", "nan", "<NA>")  # pandas reads that word as NaN, and writes None as an empty text
 _LEAST, _MOST = LIMITS  # of times in milliseconds, too
 
 
@@ -345,10 +346,9 @@ def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: 
             raise DataError(f"{where}: no column {column.name!r}; found {', '.join(found)}")
         return np.full(count, column.default)
     if isinstance(column, Choice):
-        missing = "None" in column.values  # pandas reads that word as NaN
-        words = np.array(
-            ["None" if missing and (value is None or value != value) else str(value) for value in found[name]]
-        )
+        words = np.array([str(value) for value in found[name]])
+        if "None" in column.values:
+            words = np.where(np.isin(words, _NONE), "None", words)
         wrong = np.flatnonzero(~np.isin(words, column.values))
         if wrong.size:
             expected = ", ".join(column.values)
