@@ -178,7 +178,7 @@ def test_what_is_not_one_graph_is_refused(torch, pyg):
         ({"edge_index": edges + 2}, "edge_index"),
         ({"digits": torch.zeros(2, 5)}, r"digits: expected shape \(K, C, D\)"),
         ({"schema": "{"}, "tpugraphs_schema: expected a schema as JSON"),
-        ({"schema": 7}, "schema: expected text"),
+        ({"schema": 7}, "schema: expected what to_pyg wrote, found int"),
         (
             {"kind": "layout"},
             "node_opcode: expected one, as kind is 'layout', found none; add it, or pass node",
