@@ -23,6 +23,7 @@ from tpugraphs.recipes.declared import (
     check_options,
     declared,
     is_number,
+    of_numpy,
     option,
     plain,
 )
@@ -42,7 +43,7 @@ def _preprocessing(
 ) -> list[dict[str, Any]]:
     """Return the steps of a recipe, and what the field `segment` adds to them."""
     cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
-    return [*steps(fields, *schema), *cut]
+    return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
 
 
 def _nothing(*args: Any) -> list[dict[str, Any]]:
@@ -220,7 +221,8 @@ class Recipe:
         list of dict
             One per step, as the core takes them.
         """
-        return [*(self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields))]
+        steps = self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
+        return [of_numpy(step) for step in steps]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
@@ -247,11 +249,17 @@ class Recipe:
         if preset not in self.presets:
             raise ConfigError(unknown("preset", preset, self.presets))
         given = given or {}
-        values = {**self.presets[preset], **given}
+        values = {name: of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
         known = declared(self.options)
+        usual = self.presets[preset].get("epochs", known["epochs"].default) if "epochs" in known else None
+        if given.get("steps") is not None and given.get("epochs") not in (None, usual):
+            raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
         for name, value in values.items():
+            if name in _DEVICES and name not in known:
+                todo = "leave it out; tg.set_num_threads(n) says how many threads it uses"
+                raise ConfigError(f"{name}: tpugraphs computes on the CPU only, got {value!r}; {todo}")
             if name not in known:
                 raise ConfigError(unknown(f"field of recipe {self.name}", name, known, _ARGUMENTS))
             if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
@@ -294,7 +302,7 @@ class Recipe:
             raise ConfigError(f"recipe {self.name}: loss must have at least one term, got none")
         for term in terms:
             _check_term(self.name, term)
-        return terms
+        return [of_numpy(term) for term in terms]
 
     def describe(self) -> dict[str, Any]:
         """Return all declarations as plain values: fields with meaning, default, range; losses; groups."""
@@ -331,6 +339,7 @@ def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
         )
 
 
+_DEVICES = ("device", "gpu", "cuda", "use_gpu")
 _ARGUMENTS = ("recipe", "seed", "preset", "precision")  # of a ranker, besides fields
 # What other libraries call it -> what to write here.
 _ELSEWHERE = {

@@ -9,7 +9,9 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from tpugraphs import _core, metrics
 from tpugraphs.errors import RecipeError
@@ -175,6 +177,19 @@ _WORDS = {
 }
 
 
+StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+
+
+class UnknownFieldOrValue(Protocol[StrT_co]):
+    """What no value is where the string is `Never`.
+
+    Checkers take an overload with it for the one that was meant, as all but the parameter of the type fits.
+    So they name the argument, and this, in place of all overloads with all fields.
+    """
+
+    def __format__(self, spec: str, /) -> StrT_co: ...
+
+
 @dataclass(frozen=True)
 class Declared:
     """A field as :func:`option` declares it; `kinds` are the types it takes, without their arguments."""
@@ -279,6 +294,15 @@ def plain(fields: Any) -> dict[str, Any]:
         By names of fields.
     """
     return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
+
+
+def of_numpy(v: Any) -> Any:
+    """Return a number of NumPy as one of Python, also in lists and dicts: the core and JSON take these."""
+    if isinstance(v, dict):
+        return {key: of_numpy(item) for key, item in v.items()}
+    if isinstance(v, (list, tuple)):
+        return type(v)(of_numpy(item) for item in v) if type(v) in (list, tuple) else v
+    return v.item() if isinstance(v, np.generic) else v
 
 
 def plain_value(v: Any) -> Any:
