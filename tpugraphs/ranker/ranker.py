@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, Unpack, overload
+from typing import Any, Never, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,13 +29,15 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
-from tpugraphs.recipes.fields import RecipeFields
+from tpugraphs.recipes.declared import UnknownFieldOrValue
+from tpugraphs.recipes.fields import RecipeFields, RecipeName
 from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.trainset import known_as
 from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -101,7 +103,7 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self,
-        recipe: str = "first-layout",
+        recipe: RecipeName | str = "first-layout",
         seed: int = 0,
         preset: str = "cpu",
         precision: str = "f32",
@@ -110,6 +112,15 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self, recipe: Recipe, seed: int = 0, preset: str = "cpu", precision: str = "f32", **fields: Any
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: UnknownFieldOrValue[Never],
     ) -> None: ...
     def __init__(
         self,
@@ -328,6 +339,8 @@ class Ranker(ScorerBase):
         given = {name: value for name, value in given.items() if name in known}
         if by_epochs:
             given.pop("steps", None)
+        elif params.get("steps") is not None and "epochs" not in params:
+            given.pop("epochs", None)
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
@@ -450,7 +463,8 @@ class Ranker(ScorerBase):
             Folder to which the state is written every `checkpoint_every` steps and at the end. A fit with the
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
-            Show a progress bar; by default in a terminal or notebook.
+            Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
+            standard library is told the beginning, the evaluations and the end in any case.
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
@@ -680,6 +694,21 @@ class Ranker(ScorerBase):
             todo = f"call fit (or tg.load_ranker) before {what}"
             raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether it was fitted to this very graph, with these configs, since it was made or loaded.
+
+        Parameters
+        ----------
+        graph : Graph
+            Compared by name, size and runtimes.
+
+        Returns
+        -------
+        bool
+            False of a ranker from a file, which does not say what it learnt from.
+        """
+        return known_as(graph) in getattr(self._estimator, "learnt_from", ())
+
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
@@ -820,8 +849,11 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
+        fields = entry("fields", dict)
+        if fields.get("steps") is not None:
+            fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
-            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker = cls(seed=entry("seed", int), **own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None

@@ -10,7 +10,39 @@ from typing import Any
 from typing import Literal
 from typing import TypedDict
 
-__all__ = ["FieldsButLength", "RecipeFields"]
+__all__ = ["FieldsButLength", "RecipeFields", "RecipeName"]
+
+
+RecipeName = Literal[
+    "eighth-lightgbm",
+    "eleventh-lightgbm",
+    "fifth-dimension",
+    "fifth-layout",
+    "fifth-tile",
+    "first-layout",
+    "first-layout-cross",
+    "first-tile",
+    "fourth-layout",
+    "graph-config",
+    "mlpredict",
+    "ninth-gat",
+    "ninth-sage",
+    "ninth-transformer",
+    "official-layout",
+    "official-tile",
+    "second-nlp",
+    "second-tile",
+    "second-xla",
+    "seventh-gst",
+    "sixth-gin",
+    "sixth-layout",
+    "sixth-tile",
+    "tenth-layout",
+    "tenth-tile",
+    "third-layout",
+    "third-tile",
+]
+"""Names of the recipes of the package."""
 
 
 class FieldsButLength(TypedDict, total=False):
