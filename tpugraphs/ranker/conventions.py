@@ -230,6 +230,9 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
         raise DataError(f"y: expected one runtime per row ({len(table)},), found shape {times.shape}")
     if times is not None and len(times) == 1:
         raise DataError("X: expected rows to compare with each other, found 1 sample")
+    if times is not None:
+        todo = "leave these rows out of X and y, or measure them again"
+        arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
     names = arrays.column_names(given)
     named = names and Schema.infer(config_feat=table, names={"config": names})
     return Graph(config_feat=table, runtime=times, schema=named or None, name="table")

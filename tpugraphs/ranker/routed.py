@@ -155,6 +155,10 @@ class Routed(ScorerBase):
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the graph's ranker is known to have learnt from it."""
+        return bool(getattr(self.route(graph), "knows", lambda _: False)(graph))
+
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
         parts = self._parted("graphs", measured(graphs, y, self)).values()

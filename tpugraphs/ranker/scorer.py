@@ -6,6 +6,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
@@ -196,7 +197,7 @@ class ScorerBase(Convention, ABC):
         """
         return False
 
-    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer:
+    def adapt(self, graph: Graph, configs: Rows | None = None, **options: Unpack[AdaptOptions]) -> Scorer:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
 
         Parameters
@@ -205,6 +206,8 @@ class ScorerBase(Convention, ABC):
             The graph that was measured.
         configs : slice, (n,) int or (C,) bool, optional
             Its measured configs; by default all that ran.
+        **options
+            As there.
 
         Returns
         -------
@@ -314,10 +317,32 @@ class ScorerBase(Convention, ABC):
         self.require_fit("evaluate")
         if getattr(configs, "ndim", 0) > 1:
             raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
-        return evaluate(
-            self.judged(tta, precision, options.get("verbose"), members, together),
-            graphs, configs=configs, **options,
-        )  # fmt: skip
+        known: dict[str, None] = {}
+
+        def noted(score: Callable[..., Any], graph: Graph, *rows: Any) -> Any:
+            if self.knows(graph):
+                known[str(graph.name)] = None
+            return score(graph, *rows)
+
+        judged = self.judged(tta, precision, options.get("verbose"), members, together)
+        noting = {name: partial(noted, score) for name, score in judged.items()}
+        report = evaluate(noting, graphs, configs=configs, **options)
+        return replace(report, known=tuple(known))
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the scorer, or one that it is made of, is known to have learnt from this very graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            With measured runtimes.
+
+        Returns
+        -------
+        bool
+            A report says which graphs were known.
+        """
+        return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
         self,

@@ -37,6 +37,7 @@ from tpugraphs.training.trainset import (
     check_graph,
     graph_weights,
     hold_out,
+    known_as,
     no_graphs,
     warn_of_skipped,
 )
@@ -120,6 +121,7 @@ class TreeEstimator(Estimator):
         self.history: History | None = None
         self._kind, self._rounds = recipe.kind, 0
         self._schema: Schema | None = None  # of graphs of any schema
+        self.learnt_from: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -193,6 +195,7 @@ class TreeEstimator(Estimator):
         for i in range(len(graphs)):
             graph = graphs[i]
             check_graph("train", graph, self._kind)
+            self.learnt_from |= {known_as(graph)}
             weights = graph_weights(graph, None if given is None else given[i])
             try:
                 check_measured(graph, self._kind)

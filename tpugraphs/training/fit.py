@@ -132,6 +132,7 @@ class Fit(RunningFit):
         if how.learning_rate is not None:
             self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
+        network.learnt_from = frozenset(data.known)
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params

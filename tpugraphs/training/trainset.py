@@ -22,6 +22,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
+from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
@@ -78,6 +79,8 @@ def warn_of_skipped(skipped: Mapping[str, str], stacklevel: int) -> None:
     if skipped:
         left_out = f"{counted(len(skipped), 'graph')} left out of the fit"
         more = "; history_.skipped lists all" if len(skipped) > 1 else ""
+        for why in skipped.values():
+            log.warning("left out of the fit: %s", why)
         warnings.warn(f"{left_out}: {next(iter(skipped.values()))}{more}", stacklevel=stacklevel + 1)
 
 
@@ -133,6 +136,14 @@ _HASHED: dict[str, tuple[str, ...]] = {
     "layout": (*_PROGRAM, "node_config_ids", "config_runtime", "valid"),
     "tile": (*_PROGRAM, *_TILE),
 }
+
+
+def known_as(graph: Graph) -> str:
+    """Return a digest that tells a measured graph from others: of its name, size and runtimes."""
+    told = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
+    h = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16)
+    h.update(np.ascontiguousarray(graph.config_runtime).data)
+    return h.hexdigest()
 
 
 def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
@@ -292,6 +303,8 @@ class TrainingSet:
     valid : list of (Prepared, rows)
     store : Store
     skipped : dict
+    known : set of str
+        What `known_as` calls the graphs that are learnt from.
     hashes : dict of str to str
         Digests of the graphs to train and to validate on.
     """
@@ -309,12 +322,15 @@ class TrainingSet:
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.warned = False
+        self.known = set[str]()
         self.counts: list[int] = []
         held: GraphSequence = []
         self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
-            self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
+            given = self.graphs
+            self.graphs, held = hold_out(given, float(valid), seed, pipeline.kind, self.weights)
+            self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
         self.hashes = {"train": self._fit_pipeline(fitted)}
@@ -338,6 +354,7 @@ class TrainingSet:
                     hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
                 if why is None:
+                    self.known.add(known_as(graph))
                     self._weigh(i, graph, hashes)
                     yield graph
                     continue
