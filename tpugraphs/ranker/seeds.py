@@ -153,7 +153,7 @@ class SeedRuns:
         """
         if len(self.selected) == 1 and len(self.rankers) > 1 and self.rule.name == ONE_STANDARD_ERROR:
             warnings.warn(
-                f"an ensemble of one: the rule kept 1 of {len(self.rankers)} rankers; "
+                f"an ensemble of one: the rule kept 1 of {counted(len(self.rankers), 'ranker')}; "
                 "train_seeds(..., select='all') keeps all, tg.Ensemble(runs.rankers) joins these",
                 stacklevel=2,
             )
