@@ -194,7 +194,10 @@ def recipe_fields() -> str:
     text = typed_dict("FieldsButLength", f"{doc}, but `epochs` and `steps`.", fields)
     more = f"{doc}. Which of them a recipe has: `tpugraphs recipes NAME`."
     text += "\n\n\n" + typed_dict("RecipeFields", more, length, "FieldsButLength, total=False")
-    return module("Types of the fields of recipes.", text, ["FieldsButLength", "RecipeFields"])
+    names = "".join(f'    "{name}",\n' for name in sorted(recipes._built_in()))
+    known = f'RecipeName = Literal[\n{names}]\n"""Names of the recipes of the package."""'
+    everything = ["FieldsButLength", "RecipeFields", "RecipeName"]
+    return module("Types of the fields of recipes.", f"{known}\n\n\n{text}", everything)
 
 
 def method_fields() -> str:

@@ -243,8 +243,8 @@ def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: s
     if not given or not known:
         if bool(given) != bool(known):
             has = "X has feature names" if given else "X does not have valid feature names"
-            text = f"{has}, but {whose} was fitted {'with' if known else 'without'} feature names"
-            warnings.warn(text, stacklevel=4)
+            fitted = "with feature names" if known else "without feature names"
+            warnings.warn(f"{has}, but {whose} was fitted {fitted}", stacklevel=4)
         return
     if given == known:
         return

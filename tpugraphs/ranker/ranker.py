@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, Unpack, overload
+from typing import Any, Never, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +29,8 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
-from tpugraphs.recipes.fields import RecipeFields
+from tpugraphs.recipes.declared import UnknownFieldOrValue
+from tpugraphs.recipes.fields import RecipeFields, RecipeName
 from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
@@ -102,7 +103,7 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self,
-        recipe: str = "first-layout",
+        recipe: RecipeName | str = "first-layout",
         seed: int = 0,
         preset: str = "cpu",
         precision: str = "f32",
@@ -111,6 +112,15 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self, recipe: Recipe, seed: int = 0, preset: str = "cpu", precision: str = "f32", **fields: Any
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: UnknownFieldOrValue[Never],
     ) -> None: ...
     def __init__(
         self,
@@ -501,7 +511,8 @@ class Ranker(ScorerBase):
             Folder to which the state is written every `checkpoint_every` steps and at the end. A fit with the
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
-            Show a progress bar; by default in a terminal or notebook.
+            Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
+            standard library is told the beginning, the evaluations and the end in any case.
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.

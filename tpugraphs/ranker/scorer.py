@@ -199,7 +199,7 @@ class ScorerBase(Convention, ABC):
         """
         return False
 
-    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer:
+    def adapt(self, graph: Graph, configs: Rows | None = None, **options: Unpack[AdaptOptions]) -> Scorer:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
 
         Parameters
@@ -208,6 +208,8 @@ class ScorerBase(Convention, ABC):
             The graph that was measured.
         configs : slice, (n,) int or (C,) bool, optional
             Its measured configs; by default all that ran.
+        **options
+            As there.
 
         Returns
         -------

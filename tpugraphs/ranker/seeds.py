@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Unpack, overload
+from typing import Any, Never, Unpack, overload
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.recipes.fields import FieldsButLength
+from tpugraphs.recipes.declared import UnknownFieldOrValue
+from tpugraphs.recipes.fields import FieldsButLength, RecipeName
 from tpugraphs.system import files, markup, tables
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.texts import parsed, read_whole
@@ -153,7 +154,7 @@ class SeedRuns:
         """
         if len(self.selected) == 1 and len(self.rankers) > 1 and self.rule.name == ONE_STANDARD_ERROR:
             warnings.warn(
-                f"an ensemble of one: the rule kept 1 of {len(self.rankers)} rankers; "
+                f"an ensemble of one: the rule kept 1 of {counted(len(self.rankers), 'ranker')}; "
                 "train_seeds(..., select='all') keeps all, tg.Ensemble(runs.rankers) joins these",
                 stacklevel=2,
             )
@@ -285,7 +286,7 @@ class SeedRuns:
 
 @overload
 def train_seeds(
-    recipe: str = "first-layout",
+    recipe: RecipeName | str = "first-layout",
     train: Graphs | None = None,
     valid: Valid = None,
     *,
@@ -305,7 +306,14 @@ def train_seeds(
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
+@overload
 def train_seeds(
+    recipe: str = "first-layout",
+    train: Graphs | None = None,
+    valid: Valid = None,
+    **options: UnknownFieldOrValue[Never],
+) -> SeedRuns: ...
+def train_seeds(  # type: ignore[misc]  # no value fits the third
     recipe: str | Recipe = "first-layout",
     train: Graphs | None = None,
     valid: Valid = None,

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -185,6 +185,19 @@ _WORDS = {
     list: "a list of dicts",
     Callable: "a function",
 }
+
+
+StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+
+
+class UnknownFieldOrValue(Protocol[StrT_co]):
+    """What no value is where the string is `Never`.
+
+    Checkers take an overload with it for the one that was meant, as all but the parameter of the type fits.
+    So they name the argument, and this, in place of all overloads with all fields.
+    """
+
+    def __format__(self, spec: str, /) -> StrT_co: ...
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,39 @@ from typing import Any
 from typing import Literal
 from typing import TypedDict
 
-__all__ = ["FieldsButLength", "RecipeFields"]
+__all__ = ["FieldsButLength", "RecipeFields", "RecipeName"]
+
+
+RecipeName = Literal[
+    "eighth-lightgbm",
+    "eleventh-lightgbm",
+    "fifth-dimension",
+    "fifth-layout",
+    "fifth-tile",
+    "first-layout",
+    "first-layout-cross",
+    "first-tile",
+    "fourth-layout",
+    "graph-config",
+    "mlpredict",
+    "ninth-gat",
+    "ninth-sage",
+    "ninth-transformer",
+    "official-layout",
+    "official-tile",
+    "second-nlp",
+    "second-tile",
+    "second-xla",
+    "seventh-gst",
+    "sixth-gin",
+    "sixth-layout",
+    "sixth-tile",
+    "tenth-layout",
+    "tenth-tile",
+    "third-layout",
+    "third-tile",
+]
+"""Names of the recipes of the package."""
 
 
 class FieldsButLength(TypedDict, total=False):
@@ -40,6 +72,7 @@ class FieldsButLength(TypedDict, total=False):
     decay_every: float
     decay_from: float | None
     dedup: Literal["first", "mean", "min", "none"] | None
+    degrees: Literal["published", "receiver"]
     digit_scale: float
     dimensions: Literal["scrambled", "straight"]
     directed_steps: int
@@ -65,6 +98,7 @@ class FieldsButLength(TypedDict, total=False):
     layers: int
     layout_columns: int
     learning_rate: float
+    learning_rate_end: float
     levels: int
     lists: Literal["batch", "part", "slate"]
     loss: str | Sequence[Mapping[str, object]] | Callable[..., Any] | None
@@ -74,6 +108,7 @@ class FieldsButLength(TypedDict, total=False):
     min_data_in_leaf: int
     momentum: float
     negative: Literal["signed", "zero"]
+    neighbours: Literal["dummies", "kept"]
     node_columns: int
     noise: float
     num_leaves: int
@@ -87,6 +122,7 @@ class FieldsButLength(TypedDict, total=False):
     position: int
     position_message: int
     powers: bool
+    program: bool | None
     propagation: int
     prune: str | None
     references: int

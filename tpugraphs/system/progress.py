@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any, Self, TextIO, TypeVar
 
 from tpugraphs.errors import printable
+from tpugraphs.system.logs import log
 
 __all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
 
@@ -90,7 +92,8 @@ def _bars() -> Any:
 
 
 def notice(text: str, verbose: bool | None = None, file: TextIO | None = None) -> None:
-    """Print a line on stderr or `file`, above a bar if there is one; nothing if `verbose` is False."""
+    """Log a line; unless `verbose` is False, print it on stderr or `file`, too, above a bar."""
+    log.info("%s", text)
     file = sys.stderr if file is None else file
     if (verbose is None and _quiet.get()) or verbose is False or file is None:
         return
@@ -112,6 +115,7 @@ class Progress:
 
     def __init__(self, total: int | None, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
+        self._what, self._began = f"{what}: {'' if total is None else f'{total:,} '}{unit}", time.monotonic()
         if wanted(verbose):
             look = {"desc": printable(what, ""), "unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
             self._bar = _bars()(total=total, leave=False, dynamic_ncols=True, **look)
@@ -131,6 +135,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        ended = "over" if error[0] is None else "broken off"
+        log.debug("%s, %s after %.3f s", self._what, ended, time.monotonic() - self._began)
         if self._bar is not None:
             self._bar.close()
 

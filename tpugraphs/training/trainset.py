@@ -22,6 +22,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
+from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
@@ -78,6 +79,8 @@ def warn_of_skipped(skipped: Mapping[str, str], stacklevel: int) -> None:
     if skipped:
         left_out = f"{counted(len(skipped), 'graph')} left out of the fit"
         more = "; history_.skipped lists all" if len(skipped) > 1 else ""
+        for why in skipped.values():
+            log.warning("left out of the fit: %s", why)
         warnings.warn(f"{left_out}: {next(iter(skipped.values()))}{more}", stacklevel=stacklevel + 1)
 
 

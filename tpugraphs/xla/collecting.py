@@ -27,6 +27,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
@@ -176,6 +177,7 @@ def collect(
         journal.read(digest)
         run = _Run(program.name, chosen, drawn, child, tolerance, least, passes, verbose)
         run.compile()
+        log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
             **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
@@ -183,6 +185,8 @@ def collect(
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
+        log.info("collect %s: %d of %d configs ran, %d rounds", program.name, len(graph.ran),
+                 graph.num_configs, len(run.rounds))  # fmt: skip
         if target is not None and not early:
             graph.save(target)
             journal.remove()
