@@ -39,6 +39,7 @@ class FieldsButLength(TypedDict, total=False):
     decay_every: float
     decay_from: float | None
     dedup: Literal["first", "mean", "min", "none"] | None
+    degrees: Literal["published", "receiver"]
     digit_scale: float
     directed_steps: int
     direction: Literal["both", "forward", "reverse"]
@@ -62,6 +63,7 @@ class FieldsButLength(TypedDict, total=False):
     layers: int
     layout_columns: int
     learning_rate: float
+    learning_rate_end: float
     levels: int
     lists: Literal["batch", "part", "slate"]
     loss: str | Sequence[Mapping[str, object]] | Callable[..., Any] | None
@@ -70,6 +72,7 @@ class FieldsButLength(TypedDict, total=False):
     metric: Literal["mean50", "tau", "top5"]
     min_data_in_leaf: int
     momentum: float
+    neighbours: Literal["dummies", "kept"]
     node_columns: int
     noise: float
     num_leaves: int
@@ -83,6 +86,7 @@ class FieldsButLength(TypedDict, total=False):
     position: int
     position_message: int
     powers: bool
+    program: bool | None
     propagation: int
     prune: str | None
     references: int

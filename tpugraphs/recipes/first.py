@@ -11,7 +11,9 @@ are the names. Shapes are the same, but for two: a temperature has shape () ther
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,
 without configs and with mean and maximum over the nodes, runs once per graph; a small network of its own sees
 the 24 numbers of a config; the head takes both. As published it looks across configs, but where a node has no
-configs the softmax over them is 1.
+configs the softmax over them is 1. What differs: trained here, it has -1 in the layout columns past the rank
+of a node; the published training left them as they are in the files, which is what weights that are read ask
+for.
 """
 
 from __future__ import annotations
@@ -238,7 +240,7 @@ RECIPES = (
         options=FirstTile,
         presets={
             "cpu": {"configs": 512, "config_scale": "log", **_CPU},
-            "full": {"evaluate_every": 5000, "metric": "mean50"},
+            "full": {"evaluate_every": 5000, "metric": "mean50", "dedup": "none"},
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,

@@ -373,7 +373,7 @@ class OpMethods:
         x: str,
         weight: str | None = ...,
         *,
-        kind: Literal["mean", "sum"] = ...,
+        kind: Literal["mean", "sum", "share"] = ...,
         eps: float = ...,
         direction: Literal["forward", "reverse", "both"] = ...,
         stats: bool = ...,

@@ -416,7 +416,7 @@ def edge_mean(
     edge_index: Tensor,
     *,
     weight: Tensor | None = ...,
-    kind: Literal["mean", "sum"] = ...,
+    kind: Literal["mean", "sum", "share"] = ...,
     eps: float = ...,
     direction: Literal["forward", "reverse", "both"] = ...,
     stats: bool = ...,
