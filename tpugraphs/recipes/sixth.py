@@ -20,9 +20,11 @@ The head normalises every column over the configs of a slate (``late_norm="confi
 depends on what else is scored. ``"layer"`` normalises each row by itself instead, as the preset ``cpu``
 does. What differs: mean and deviation of node features and tile configs were themselves trained; here a
 scale and a shift are, of numbers that are standardised (``trainable_scale``). The bound of the embedding's
-rows is part of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself. A fit
-counts visits of graphs, not epochs over all configs: as many steps as theirs are `steps` = epochs x slates of
-all graphs / 32. SWA averages weights of many steps, theirs those of checkpoints every tenth of an epoch.
+rows is part of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself. Mean
+and deviation are of the nodes that pruning keeps, there of all nodes. The products of the published training
+were in half precision. A fit counts visits of graphs, not epochs over all configs: as many steps as theirs
+are `steps` = epochs x slates of all graphs / 32. SWA averages weights of many steps, theirs those of
+checkpoints every tenth of an epoch.
 
 Compared with ``hengck23/solution-predict-ai-model-runtime`` at commit c9c5194, run with equal weights on the
 same graphs: scores, losses and gradients of all three models are equal to 7e-5.
@@ -289,11 +291,12 @@ _sixth = partial(
     published_order=published_order,
     published_unread=UNREAD,
     published_padding=0,
+    published_fields={"trainable_scale": False},
 )
 _layout = partial(_sixth, preprocessing=layout_preprocessing, loss=ranknet)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
         "accumulate": 1, "configs": 48, "learning_rate": 1e-3}  # fmt: skip
-_FULL = {"schedule": "constant", "graph_sampling": "slates"}
+_FULL = {"schedule": "constant", "graph_sampling": "slates", "dedup": "none"}
 _CPU_LAYOUT = {**_CPU, "prune": "config-1hop"}
 
 RECIPES = (
