@@ -266,7 +266,8 @@ class LayerTimeModel:
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
         """Predict logarithms of milliseconds (n,), calibrations included; some at a time, for the cache."""
         starts = range(0, len(layers), _CHUNK)
-        parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
+        with np.errstate(all="ignore"):  # what comes of the numbers of a file is judged below
+            parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
         found = np.concatenate(parts)
         wrong = np.flatnonzero(~(np.abs(found) < _MOST_LOG))
         if wrong.size:

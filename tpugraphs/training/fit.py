@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
@@ -453,7 +453,8 @@ class Fit(RunningFit):
         some = min(_SOME, len(loss) // 2)
         if some == 0:
             return
-        first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
+        with np.errstate(over="ignore"):  # a checkpoint may say anything
+            first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
         if 0 < first < last / _FAR:
             warnings.warn(
                 f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
@@ -580,9 +581,10 @@ class Fit(RunningFit):
         if before in ([], [here]):
             return
         same = len(before) == 1 and before[0] in _core.isa_levels()
+        theirs = printable(" and ".join(before))
         warnings.warn(
-            f"the steps of this checkpoint were taken with the instruction set {' and '.join(before)}, here "
-            f"{here} is in use: the fit continues, but not with the bits of one that was never stopped"
+            f"the steps of this checkpoint were taken with the instruction set {theirs}, here {here} is in "
+            "use: the fit continues, but not with the bits of one that was never stopped"
             + (f"; TPUGRAPHS_ISA={before[0]} keeps them" if same else ""),
             stacklevel=7,
         )
