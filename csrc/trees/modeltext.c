@@ -9,7 +9,7 @@
 
 /* The text is lines of KEY=VALUE: those of the model, then for every tree "Tree=0", its own and an empty line, and in the
    end "end of trees". Numbers in a list are separated by blanks. It is read twice: first what the trees say of their
-   sizes, none of which can exceed the numbers that are there, then the numbers. */
+   sizes, none of which can exceed how many numbers follow, then the numbers. */
 
 typedef struct span {
     const char *at, *end;
@@ -244,7 +244,7 @@ static int take_column(reader *r, const span *word, int64_t i, int64_t n) {
     return 1;
 }
 
-/* Gains count for nothing but importance: what is no gain is 0. */
+/* Gains count for nothing but importance: anything else is 0. */
 static int take_gain(reader *r, const span *word, int64_t i, int64_t n) {
     double gain;
     (void)n;
