@@ -805,7 +805,9 @@ class Ranker(ScorerBase):
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
-            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker = cls(
+                seed=entry("seed", int), **own, **{**_defaults(own["recipe"]), **entry("fields", dict)}
+            )
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
@@ -813,6 +815,11 @@ class Ranker(ScorerBase):
         if not known:
             _check_groups(path, ranker.network)
         return ranker
+
+
+def _defaults(recipe: str | Recipe) -> dict[str, Any]:
+    """Return the fields of a recipe as a file of an earlier version means those that it does not name."""
+    return plain(get_recipe(recipe).options())
 
 
 def _check_groups(path: str, network: Network) -> None:
