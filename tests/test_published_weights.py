@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from broken.rankers import rewrite
 from rankers import small_graph, small_wide
 from reference import preprocess as reference
 from test_solutions import relative, tensors, torch
@@ -194,3 +195,19 @@ def test_other_recipes_leave_them_out():
     r = tg.Ranker("first-layout", steps=1, width=16)
     r.fit([small_wide(1)], verbose=False)
     assert (r.predict(small_wide(2)) == r.predict(small_graph(2))).all()
+
+
+def test_a_file_means_the_defaults_of_fields_that_are_younger_than_it(tmp_path):
+    r, path = ranker(preset="full", epochs=1, steps=1), tmp_path / "r.safetensors"
+    r.fit([small_graph()], verbose=False)
+    assert r.fields.degrees == "published"
+    r.save(path)
+
+    def older(metadata, tensors):
+        for name in ("degrees", "neighbours", "program", "learning_rate_end"):
+            del metadata["fields"][name]
+
+    rewrite(path, path, older)
+    loaded = tg.load_ranker(path)
+    assert loaded.fields.degrees == "receiver" and loaded.fields.learning_rate_end == 0
+    assert (loaded.predict(small_graph()) == r.predict(small_graph())).all()  # the steps stand in the file

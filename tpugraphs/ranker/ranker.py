@@ -896,7 +896,7 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
-        fields = entry("fields", dict)
+        fields = {**_defaults(own["recipe"]), **entry("fields", dict)}
         if fields.get("steps") is not None:
             fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
@@ -908,6 +908,11 @@ class Ranker(ScorerBase):
         if not known:
             _check_groups(path, ranker.network)
         return ranker
+
+
+def _defaults(recipe: str | Recipe) -> dict[str, Any]:
+    """Return the fields of a recipe as a file of an earlier version means those that it does not name."""
+    return plain(get_recipe(recipe).options())
 
 
 def _check_groups(path: str, network: Network) -> None:
