@@ -198,7 +198,7 @@ def test_other_recipes_leave_them_out():
 
 
 def test_a_file_means_the_defaults_of_fields_that_are_younger_than_it(tmp_path):
-    r, path = ranker(preset="full", epochs=1, steps=1), tmp_path / "r.safetensors"
+    r, path = ranker(preset="full", steps=1), tmp_path / "r.safetensors"
     r.fit([small_graph()], verbose=False)
     assert r.fields.degrees == "published"
     r.save(path)
