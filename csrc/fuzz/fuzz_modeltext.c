@@ -22,9 +22,13 @@ static void look(const tg_forest *forest) {
         for (int i = 0; i < ROWS; i++)
             if (!isfinite((float)sums[i])) abort();
     }
-    if (forest->sigmoid != 0) tg_forest_chances(forest, forest->trees, sums, ROWS);
-    for (int i = 0; i < ROWS && forest->sigmoid != 0; i++)
-        if (!(sums[i] >= 0 && sums[i] <= 1)) abort();
+    if (forest->sigmoid != 0) {
+        float means[ROWS];
+        tg_forest_chances(forest, forest->trees, sums, ROWS);
+        if (tg_forest_against(forest, rows, ROWS, rows + 9, 5, 3, 2, means, NULL, &err) != TG_OK) abort();
+        for (int i = 0; i < ROWS; i++)
+            if (!(sums[i] >= 0 && sums[i] <= 1 && means[i] >= 0 && means[i] <= 1)) abort();
+    }
     tg_forest_gains(forest, forest->trees, columns, COLUMNS, gains);
     for (int i = 0; i < COLUMNS; i++)
         if (!(gains[i] >= 0)) abort();
