@@ -290,6 +290,7 @@ def test_tile_kernels_are_compared_by_slowdown():
     assert summary.mean["opa"] == pytest.approx(np.mean([t.values["opa"] for t in comparison.trials]))
 
 
+@pytest.mark.filterwarnings("ignore:.* left out of the fit")
 def test_folds_in_which_any_order_will_do_do_not_count(tmp_path):
     kernels = [small_tile(seed) for seed in range(3)]
     for few in (4, 1):
