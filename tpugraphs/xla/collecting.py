@@ -26,6 +26,7 @@ from tpugraphs.data.collections import load
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
@@ -151,10 +152,10 @@ def collect(
         When Ctrl-C has ended the measurement early.
     """
     _known_space(space)
-    _at_least("n_configs", n_configs, 2)
-    _at_least("rounds", rounds, _LEAST_ROUNDS)
-    _at_least("passes", passes, 1)
-    _at_least("seed", seed, 0)
+    check_whole("n_configs", n_configs, 2)
+    check_whole("rounds", rounds, _LEAST_ROUNDS)
+    check_whole("passes", passes, 1)
+    check_whole("seed", seed, 0)
     for field_, value in (("tolerance", tolerance), ("least", least), ("timeout", timeout)):
         _positive(field_, value)
     target = _target(out)
@@ -229,8 +230,8 @@ def candidates(
         XLA cannot compile it, or there is nothing in it to lay out.
     """
     _known_space(space)
-    _at_least("n_configs", n_configs, 2)
-    _at_least("seed", seed, 0)
+    check_whole("n_configs", n_configs, 2)
+    check_whole("seed", seed, 0)
     _positive("timeout", timeout)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
@@ -243,11 +244,6 @@ def candidates(
 def _known_space(space: str) -> None:
     if space not in SPACES:
         raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
-
-
-def _at_least(field: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ConfigError(f"{field}: expected a whole number, {least} or more, found {value!r}")
 
 
 def _positive(field: str, value: Any) -> None:
