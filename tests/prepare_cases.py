@@ -119,6 +119,8 @@ PROGRAMS = {
     "columns": (
         [
             {"step": "prune", "method": "merge"},
+            {"step": "layout-digits", "padding": 0, "least": 1},
+            {"step": "range-columns", "columns": [5, 21], "low": [-3, 0], "high": [8, 1]},
             {"step": "virtual-node", "over": "clusters", "size": 7},
             {"step": "log-columns", "form": "signed"},
             {"step": "take-columns", "columns": [5, 3, 21]},
@@ -198,8 +200,20 @@ BAD_STEPS = {
         "'program-columns': expected to come before",
     ),
     "virtual after layouts": (
-        [{"step": "layout-digits"}, {"step": "virtual-node"}],
-        "'virtual-node': expected to come",
+        [{"step": "layout-digits"}, {"step": "log-columns"}, {"step": "virtual-node"}],
+        "'virtual-node': expected to come before every step that changes",
+    ),
+    "virtual after scaling": (
+        [NODES, {"step": "virtual-node", "over": "clusters"}],
+        "'virtual-node': expected to come before every step that changes",
+    ),
+    "virtual after loops": (
+        [{"step": "self-loops"}, {"step": "virtual-node"}],
+        "'virtual-node': expected to come before the step that adds loops",
+    ),
+    "ranges of none": (
+        [{"step": "range-columns", "columns": [1], "low": [], "high": [1]}],
+        "'range-columns': expected low and high",
     ),
     "extra twice": ([EXTRA, EXTRA], "'extra-columns' once"),
     "no extra": ([{**EXTRA, "node": []}], "'extra-columns': expected at least one column"),

@@ -65,6 +65,32 @@ def test_dropped_edges_depend_on_the_key_alone():
     assert (tg.kernels.drop_edge(edges, **call | {"p": 0.0}) == 1).all()
 
 
+def test_a_drawn_chance_is_that_of_all_slates_of_a_step():
+    """The score of a config is the number of edges that are kept."""
+    edges, steps = np.random.default_rng(0).integers(0, 40, (4000, 2)), [
+        step("drop_edge", "drop", "", "w", p=0.8, kept="one", chance="drawn"),
+        step("edge_mean", "sum", "node_feat w", "kept", kind="sum"),
+        step("pool", "pool", "kept", "pooled", kind="sum"),
+        step("concat", "both", "config_feat pooled", "b"),
+        step("linear", "head", "b", "scores", out=1, use_bias=False),
+    ]  # fmt: skip
+    model = _core.Model(steps, 2, 1, config_features=1)
+    trainer, shares = _core.Trainer(model), []
+    model.params[:] = 0, 1
+    none = np.zeros(0, np.int64)
+    graph = _core.Graph(
+        np.ones((40, 1), np.float32), None, None, edges, none, None, np.ones((2, 1), np.float32)
+    )
+    for number in range(60):
+        targets = {"value": [np.arange(2.0)] * 3}
+        _, scores = trainer.gradients([(graph, rows(2))] * 3, targets, MSE, step=number + 1, seed=7)
+        shares.append(1 - np.array([one[0] for one in scores]) / len(edges))
+    shares = np.array(shares)  # (steps, slates)
+    assert np.ptp(shares, axis=1).max() < 0.06 and (np.ptp(shares, axis=1) > 0).mean() > 0.9
+    assert scipy.stats.kstest(shares[:, 0] / 0.8, "uniform").pvalue > 1e-4 and shares.max() < 0.84
+    assert (model.scores([(graph, rows(2))])[0] == len(edges)).all()
+
+
 # ---- SAGE with DropEdge as a model --------------------------------------------------------------------------
 
 

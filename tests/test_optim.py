@@ -115,7 +115,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(kind, value):
         ({"groups": [(0, 4, 1.0, 0.0), (5, 10, 1.0, 0.0)]}, r"groups\[1\].*from 4.*got 5 to 10"),
         ({"groups": [(0, 11, 1.0, 0.0)]}, r"groups\[0\].*at most 10"),
         ({"groups": [(0, 10, -1.0, 0.0)]}, "factor"),
-        ({"groups": [(0, 10, 1.0)]}, "4"),
+        ({"groups": [(0, 10, 1.0)]}, "four numbers"),
         ({"groups": [[0, 10, 1.0, 0.0]]}, "tuples of four"),
         ({"groups": [(0, 0, 1.0, 0.0)] * 11}, "at most as many"),
         ({"groups": []}, "got the first 0"),

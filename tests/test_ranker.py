@@ -250,7 +250,11 @@ def test_epochs_go_before_the_steps_of_the_preset(graph):
     for r in (tg.Ranker(epochs=3), tg.Ranker(steps=7).set_params(epochs=3), tg.Ranker().set_params(epochs=3)):
         assert r.fields.steps is None and r.fields.epochs == 3
     assert tg.Ranker().set_params(epochs=1000).fields.steps is None
-    assert tg.Ranker(epochs=3, steps=4).fields.steps == 4
+    r = tg.Ranker(epochs=3).set_params(steps=4)
+    assert (r.fields.steps, r.fields.epochs) == (4, tg.Ranker().fields.epochs)
+    for refused in (lambda: tg.Ranker(epochs=3, steps=4), lambda: tg.Ranker().set_params(epochs=3, steps=4)):
+        with pytest.raises(tg.ConfigError, match="give epochs or steps, not both"):
+            refused()
     r = tg.Ranker(**{**FIELDS, "epochs": 3})
     assert r.fit([graph, small_graph(1)], verbose=False).history_.total_steps == 6
     assert tg.Ranker(**r.get_params()).get_params() == r.get_params()

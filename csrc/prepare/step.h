@@ -197,6 +197,7 @@ typedef struct tg_prepare_step {
     STEP(virtual_node)                                                                                       \
     STEP(log_columns)                                                                                        \
     STEP(program_columns)                                                                                    \
+    STEP(range_columns)                                                                                      \
     STEP(take_columns)                                                                                       \
     STEP(dimension_flags)                                                                                    \
     STEP(mod_features)                                                                                       \

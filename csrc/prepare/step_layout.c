@@ -38,14 +38,17 @@ static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
     free(d->layout);
     if ((d->layout = malloc((size_t)d->N * TG_LAYOUT_DIGITS + 1)) == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the layouts of %lld nodes", (long long)d->N);
-    return tg_layout_digits(d->layout, x->x, x->ld, d->N, (int)use->attr[0], err);
+    return tg_layout_digits(d->layout, x->x, x->ld, d->N, (int)use->attr[0], (int)use->attr[1], err);
 }
 
 const tg_prepare_step tg_step_layout_digits = {
     .name = "layout-digits",
     .doc = "The layout of each node's output (columns 134-139) as digits.",
     .attrs = {{"padding", TG_STEP_INT, 0, -1, -1, 0, NULL,
-               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"}},
+               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"},
+              {"least", TG_STEP_INT, 0, -1, -1, TG_LAYOUT_DIGITS, NULL,
+               "smaller digits become -1; 1: a 0 counts as none, 6: no node has a layout (fifth place of the "
+               "Kaggle competition)"}},
     .plan = plan_digits,
     .outline = outline_digits,
     .inspect = tg_step_published,

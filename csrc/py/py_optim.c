@@ -20,7 +20,7 @@ static PyObject *config_error(const char *message, PyObject *found) {
 }
 
 static int parse_kind(PyObject *value, tg_optimizer *out) {
-    const char *name = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : "";
+    const char *name = PyUnicode_Check(value) ? tg_utf8(value, NULL) : "";
     if (name == NULL) return -1;
     for (int i = 0; i < TG_OPTIMIZERS; i++)
         if (strcmp(name, tg_optimizer_name((tg_optimizer_kind)i)) == 0) {
@@ -34,7 +34,11 @@ static int parse_kind(PyObject *value, tg_optimizer *out) {
 /* The groups of a list of tuples, or one of everything. */
 static int parse_groups(PyObject *list, int64_t P, double weight_decay, tg_optimizer *out, tg_group **room) {
     const Py_ssize_t n = list == NULL ? 1 : PySequence_Size(list);
-    if (n < 0) return -1;
+    if (n < 0) {
+        PyErr_Clear();
+        config_error("groups: expected a list of tuples", list);
+        return -1;
+    }
     if (n > P || (*room = PyMem_Malloc((size_t)(n > 0 ? n : 1) * sizeof **room)) == NULL) {
         if (n > P) config_error("groups: expected at most as many as parameters", list);
         else PyErr_NoMemory();
@@ -47,7 +51,10 @@ static int parse_groups(PyObject *list, int64_t P, double weight_decay, tg_optim
         PyObject *item = PySequence_GetItem(list, i);
         const int fine = item != NULL && PyTuple_Check(item) &&
                          PyArg_ParseTuple(item, "LLdd", &begin, &end, &group->lr_scale, &group->weight_decay);
-        if (!fine && !PyErr_Occurred()) config_error("groups: expected tuples of four numbers", item);
+        if (!fine) {
+            PyErr_Clear();
+            config_error("groups: expected tuples of four numbers (begin, end, factor, weight decay)", item);
+        }
         Py_XDECREF(item);
         if (!fine) return -1;
         group->begin = begin, group->end = end;
@@ -55,6 +62,16 @@ static int parse_groups(PyObject *list, int64_t P, double weight_decay, tg_optim
     out->groups = *room;
     out->n_groups = (int)n;
     return 0;
+}
+
+/* 0 if a number was one, else -1 with an exception. */
+static int checked(const char *name, PyObject *value) {
+    char message[64];
+    if (!PyErr_Occurred()) return 0;
+    PyErr_Clear();
+    PyOS_snprintf(message, sizeof message, "optimizer: expected a number of 64 bits as %s", name);
+    config_error(message, value);
+    return -1;
 }
 
 /* One entry of the dict; 0, or -1 with an exception. */
@@ -70,7 +87,7 @@ static int parse_entry(PyObject *key, PyObject *value, tg_optimizer *out, double
                    {"momentum", &out->momentum},
                    {"clip", &out->clip},
                    {"weight_decay", weight_decay}};
-    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : "";
+    const char *name = PyUnicode_Check(key) ? tg_utf8(key, NULL) : "";
     if (name == NULL) return -1;
     if (strcmp(name, "kind") == 0) return parse_kind(value, out);
     if (strcmp(name, "groups") == 0) {
@@ -79,12 +96,12 @@ static int parse_entry(PyObject *key, PyObject *value, tg_optimizer *out, double
     }
     if (strcmp(name, "step") == 0) {
         out->step = PyLong_AsLongLong(value);
-        return PyErr_Occurred() ? -1 : 0;
+        return checked(name, value);
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(name, numbers[i].name) == 0) {
             *numbers[i].to = PyFloat_AsDouble(value);
-            return PyErr_Occurred() ? -1 : 0;
+            return checked(name, value);
         }
     config_error(
         "optimizer: expected kind, lr, step, clip, weight_decay, beta1, beta2, eps, momentum or groups", key);

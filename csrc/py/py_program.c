@@ -26,13 +26,11 @@ static int wrong(const char *step, const char *what, const char *expected, PyObj
 
 /* A copy of a Python string as UTF-8, freed with free; NULL with an exception. */
 static char *copy_text(PyObject *text) {
-    PyObject *bytes = PyUnicode_AsUTF8String(text);
-    if (bytes == NULL) return NULL;
-    const char *from = PyBytes_AsString(bytes);
+    const char *from = tg_utf8(text, NULL);
+    if (from == NULL) return NULL;
     char *copy = malloc(strlen(from) + 1);
     if (copy != NULL) strcpy(copy, from);
     else PyErr_NoMemory();
-    Py_DECREF(bytes);
     return copy;
 }
 

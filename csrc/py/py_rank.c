@@ -14,7 +14,7 @@
 
 /* The text of a key or word, or NULL with TypeError set. */
 static const char *text_of(PyObject *object, const char *what) {
-    if (PyUnicode_Check(object)) return PyUnicode_AsUTF8AndSize(object, NULL);
+    if (PyUnicode_Check(object)) return tg_utf8(object, NULL);
     PyErr_Format(PyExc_TypeError, "loss: %s must be text", what);
     return NULL;
 }
@@ -23,7 +23,7 @@ static int set_field(tg_loss_term *term, const char *key, PyObject *value) {
     tg_error err;
     tg_status status;
     if (PyUnicode_Check(value)) {
-        const char *word = PyUnicode_AsUTF8AndSize(value, NULL);
+        const char *word = tg_utf8(value, NULL);
         if (word == NULL) return -1;
         status = tg_loss_set_word(term, key, word, &err);
     } else { /* the dict is walked, so no code must run */

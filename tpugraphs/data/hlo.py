@@ -77,7 +77,7 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     _check_padding(padding)
     with naming(path):
         message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
-    return _graphs(message, programs, file_stem(path), path, 4)
+        return _graphs(message, programs, file_stem(path), path, 4)
 
 
 def read_bytes(

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from tpugraphs.system.arguments import check_number, check_whole
+
 __all__ = ["SCHEDULES", "rate", "warmup_cosine"]
 
 _WARMUP = "warmup-"
@@ -67,5 +69,13 @@ def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
     -------
     float
         From 0 to `peak`.
+
+    Raises
+    ------
+    ConfigError
+        A number out of range.
     """
+    total = check_whole("total", total, 1, 2**52)  # which a float can count
+    step = check_whole("step", step, 1, total)
+    peak, warmup = check_number("peak", peak, 0, 1e30), check_number("warmup", warmup, 0, 1)
     return rate(step, total, SimpleNamespace(schedule="warmup-cosine", learning_rate=peak, warmup=warmup))

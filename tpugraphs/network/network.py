@@ -58,6 +58,7 @@ class Network:
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
+        self.learnt_from: frozenset[str] = frozenset()  # as `training.trainset.known_as` calls graphs
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None

@@ -52,7 +52,7 @@ def features(fields: Eleventh, graph: Graph, rows: NDArray[np.int64]) -> NDArray
 RECIPES = (
     Recipe(
         name="eleventh-lightgbm",
-        summary="Boosted trees that say which of two configs is slower; needs the extra [lightgbm].",
+        summary="Boosted trees that say which of two configs is slower; training needs the extra [lightgbm].",
         options=Eleventh,
         presets={"cpu": {}, "full": {"steps": 1000, "pairs": 4, "references": 1000}},
         estimator="tree-pairs",
