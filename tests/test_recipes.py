@@ -405,5 +405,5 @@ def test_full_presets_train_as_published(recipe):
         rate, clip = fields.learning_rate_end, fields.clip
         assert (fields.schedule, rate, clip) == ("cosine", 1e-6, 1 if recipe == "third-layout" else 1e9)
     if recipe == "seventh-gst":
-        told = fields.optimizer, fields.weight_decay, fields.schedule, fields.learning_rate
-        assert told == ("adam", 5e-4, "cosine", 1e-4)
+        told = fields.optimizer, fields.weight_decay, fields.schedule, fields.config_sampling
+        assert told == ("adam", 5e-4, "cosine", "replacement")
