@@ -383,3 +383,27 @@ def test_a_recipe_shows_what_it_is_for():
     assert repr(get_recipe("first-tile")).startswith(
         "<Recipe 'first-tile' (tile): Tile configs by late fusion"
     )
+
+
+MERGE_NONE = (
+    "first-tile",
+    "third-layout",
+    "third-tile",
+    "sixth-layout",
+    "sixth-gin",
+    "sixth-tile",
+    "seventh-gst",
+)
+
+
+@pytest.mark.parametrize("recipe", MERGE_NONE)
+def test_full_presets_train_as_published(recipe):
+    """As the authors' code does: configs that are equal stay, and so on."""
+    fields = get_recipe(recipe).fields("full")
+    assert fields.dedup == "none"
+    if recipe.startswith("third"):
+        rate, clip = fields.learning_rate_end, fields.clip
+        assert (fields.schedule, rate, clip) == ("cosine", 1e-6, 1 if recipe == "third-layout" else 1e9)
+    if recipe == "seventh-gst":
+        told = fields.optimizer, fields.weight_decay, fields.schedule, fields.config_sampling
+        assert told == ("adam", 5e-4, "cosine", "replacement")

@@ -15,11 +15,10 @@ names.
 
 What differs: the segment that is trained counts for all that are not represented; in the code always for
 (P - 1) / 2 + 1 of P, and a score that was never stored counts as 0. The code stores and reads scores under
-the configs drawn for the last graph of a batch, whichever graph they are of; here every graph has its own. A
-slate has no config twice, and no batch is smaller than the others. Features are scaled by the training
-graphs, there by those of all splits. The learning rate falls with every step, there with every epoch. The
-bound of the embedding's rows is part of the model, so gradients go through it; PyTorch's `max_norm` shortens
-the table itself.
+the configs drawn for the last graph of a batch, whichever graph they are of; here every graph has its own. No
+batch is smaller than the others. Features are scaled by the training graphs, there by those of all splits.
+The learning rate falls with every step, there with every epoch. The bound of the embedding's rows is part of
+the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
 
 Compared with ``kaidic/GST`` at commit d19f412 (configs/tpugraphs.yaml), run with equal weights on the same
 graphs: scores of whole graphs and of graphs in segments are equal to 3e-7, loss and gradients of a graph in
@@ -147,6 +146,7 @@ RECIPES = (
                 "optimizer": "adam",
                 "weight_decay": 5e-4,  # GraphGym's, which adds it to the gradient
                 "dedup": "none",
+                "config_sampling": "replacement",
                 "evaluate_every": 1000,
             },
         },

@@ -21,9 +21,9 @@ neither. :meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights
 ``PUBLISHED_TILE`` are the names.
 
 What differs: the extra node has opcode 0, not 127, and shares it with what is unknown. The operands of a
-graph without the 30 columns are in the order of their numbers, and one that is read twice counts once. Every
-graph is visited equally often, in the code in proportion to the lists of configs in it. The best of all
-validated parameters are kept, there the last. The loss of tiles is above theirs by 1 / ln 2.
+graph without the 30 columns are in the order of their numbers, and one that is read twice counts once. The
+best of all validated parameters are kept, there the last. An epoch has as many slates as there are graphs,
+there all lists of all graphs. The loss of tiles is above theirs by 1 / ln 2.
 
 Compared with ``jafluri/kaggle_tpu_graph``, branch main at commit c03e864: from a protocol buffer to the
 scores of all three variants, with equal weights, nine programs of 3 to 3,163 nodes are equal to 5e-6. Branch
@@ -332,7 +332,7 @@ _third = partial(
     source=kaggle("third"),
 )
 
-_FULL = {"learning_rate_end": 1e-6}
+_FULL = {"learning_rate_end": 1e-6, "graph_sampling": "slates"}
 
 RECIPES = (
     _third(
