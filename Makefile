@@ -34,10 +34,13 @@ tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
 	PYTHONPATH=. $(PYTHON) docs/solutions.py
 	PYTHONPATH=. $(PYTHON) docs/stubs.py
-# The site, in build/docs/index.html. Notebooks are executed if they changed; that takes some minutes.
+# The site, in build/docs/index.html; needs `pip install '.[docs]'` and nothing else.
 docs: build
 	PYTHONPATH=. $(PYTHON) -m sphinx -q -W -j auto docs build/docs
 	$(PYTHON) docs/links.py build/docs
+# Outputs of the notebooks, which are stored and shown by the site: some minutes, and `.[test]`; PyTorch for one section of 05.
+notebooks: build
+	PYTHONPATH=$(CURDIR) $(PYTHON) docs/tutorials.py $(ONLY)
 parity: build
 	$(PYTHON) -m pytest -m parity
 bench: build
@@ -58,4 +61,4 @@ wheels:
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build lib test format lint types tables docs parity bench bench-quick sanitize fuzz wheels clean
+.PHONY: build lib test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean

@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def ops(torch: Any, small: bool) -> Iterator[tuple[str, str, list[Any], Function
     norm = [x, torch.ones(256), torch.zeros(256)]
     yield "layer_norm", f"{large:,} x 256", norm, lambda x, w, b: fn.layer_norm(x, (256,), w, b)
     nodes = large // 4
-    edges = torch.randint(0, nodes, (2 * nodes, 2))
+    edges = torch.randint(0, nodes, (2, 2 * nodes))
     from torch_geometric.nn import SAGEConv
 
     conv = SAGEConv(64, 64)
@@ -43,7 +44,7 @@ def ops(torch: Any, small: bool) -> Iterator[tuple[str, str, list[Any], Function
         weights = {"lin_l.weight": w_l, "lin_l.bias": b_l, "lin_r.weight": w_r}
         shape = x.shape  # PyG has the nodes in the last dimension but one
         wide = x.movedim(0, -2) if len(shape) == 3 else x
-        y = torch.func.functional_call(conv, weights, (wide, edges.T))
+        y = torch.func.functional_call(conv, weights, (wide, edges))
         return y.movedim(-2, 0) if len(shape) == 3 else y
 
     weights = [torch.randn(64, 64) / 8, torch.randn(64), torch.randn(64, 64) / 8]
@@ -76,7 +77,9 @@ def of_op(torch: Any, name: str, tensors: list[Any], theirs: Function) -> dict[s
 
     leaves = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors]
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    arrays = [tg.torch.bridge.as_array("x", leaf) for leaf in leaves]
+    bridge = tg.torch.bridge
+    arrays = [bridge.as_array("x", leaf) for leaf in leaves]
+    arrays = [array if array.dtype.kind == "f" else bridge.by_edge(array) for array in arrays]
     forward, backward = getattr(tg.kernels, name), getattr(tg.kernels, f"{name}_backward")
     dy = torch.randn(forward(*arrays).shape, dtype=wanted[0].dtype)
     start = dy.float().numpy()
@@ -114,14 +117,30 @@ def of_loss(torch: Any, name: str, length: int, theirs: Function) -> dict[str, F
     return sides
 
 
+@contextmanager
+def one_thread(torch: Any) -> Iterator[None]:
+    """Let both use one thread; as many as before afterwards."""
+    import tpugraphs as tg
+
+    before = tg.get_num_threads(), torch.get_num_threads()
+    tg.set_num_threads(1)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[1])
+        tg.set_num_threads(before[0])
+
+
 def measure(rounds: int, small: bool = False) -> list[dict[str, Any]]:
     """Measure all rows on one thread: medians in seconds of it, and ratios as medians over rounds."""
     import torch
 
-    import tpugraphs as tg
+    with one_thread(torch):
+        return _measure(torch, rounds, small)
 
-    tg.set_num_threads(1)
-    torch.set_num_threads(1)
+
+def _measure(torch: Any, rounds: int, small: bool) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     cases = [
         (f"`{name}`, {what}", of_op(torch, name, tensors, theirs))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
-import reference  # noqa: E402  (next to this file)
+import fields  # noqa: E402  (next to this file)
+import reference  # noqa: E402
 import tutorials  # noqa: E402
 from docutils import nodes  # noqa: E402
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 from sphinx.util import logging  # noqa: E402
 
 import tpugraphs  # noqa: E402
@@ -23,7 +26,7 @@ copyright = author
 version = release = tpugraphs.__version__
 
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx_copybutton"]
-exclude_patterns = ["_build", "static"]
+exclude_patterns = ["_build", "static", "**.txt"]
 nitpicky = True
 default_role = "code"  # `name` in docstrings
 
@@ -35,13 +38,14 @@ numpydoc_attributes_as_param_list = True
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
-nb_execution_mode = "off"  # tutorials.py takes or makes executed copies
+nb_execution_mode = "off"  # they are stored with outputs
 nb_output_stderr = "remove"  # progress bars
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"tpugraphs {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "static" / "scorer.js")
 html_sidebars = {page: [] for page in ("recipes", "changelog")}  # which have no pages below
 html_show_sourcelink = False
 html_copy_source = False
@@ -59,7 +63,8 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 logger = logging.getLogger(__name__)
-HOMES = dict(reference.aliases())
+with mock([name for name in tpugraphs._OPTIONAL.values() if find_spec(name) is None]):
+    HOMES = dict(reference.aliases())  # imports all modules: their pages need no PyTorch and no JAX
 
 
 def at_home(node: Any, known: Any) -> str | None:
@@ -113,10 +118,23 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((?:\.\./)+docs/", "](/", text)
 
 
+def write(folder: Path, made: dict[str, str]) -> None:
+    """Write files into a folder and remove all others. Unchanged ones are left alone, and not built again."""
+    for old in folder.rglob("*"):
+        if old.is_file() and old.relative_to(folder).as_posix() not in made:
+            old.unlink()
+    for name, text in made.items():
+        page = folder / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        if not page.is_file() or page.read_text() != text:
+            page.write_text(text)
+
+
 def setup(app: Any) -> None:
     """Make the pages that are not kept, and connect the checks."""
-    reference.write(DOCS / "generated" / "reference")
-    tutorials.write(DOCS / "generated" / "tutorials")
+    made = {f"reference/{name}": text for name, text in reference.pages().items()}
+    made |= {f"fields/{name}": text for name, text in fields.pages().items()}
+    write(DOCS / "generated", made | {f"tutorials/{name}": text for name, text in tutorials.pages().items()})
     app.connect("missing-reference", resolve)
     app.connect("env-check-consistency", complete)
     app.connect("source-read", prepare)

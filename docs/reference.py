@@ -7,10 +7,11 @@ modules export has one page, under the shortest of its paths; the others lead th
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,42 @@ BELOW = (
     *("data.hlo", "data.made", "preprocess.padding", "preprocess.pipeline", "preprocess.prepared"),
     *("ranker.estimator", "ranker.filekinds", "training.callbacks"),
 )
+# Modules that users work with, by what for. All others are parts of these, or for those who extend them.
+GROUPS = {
+    "Start here": ("",),
+    "Measurements": ("data", "packs", "download", "xla"),
+    "Rankers": ("ranker", "recipes", "training", "preprocess"),
+    "Judging and submissions": ("evaluation", "metrics", "plot", "submission"),
+    "Times of layers": ("layertime",),
+    "Building blocks": ("kernels", "torch", "errors"),
+}
+# Pages that stand in a group next to its modules.
+PAGES = {
+    "Rankers": (
+        "Fields of recipes",
+        "/generated/fields/index",
+        "Every keyword of a ranker: default, range, meaning.",
+    ),
+    "Building blocks": (
+        "Ops and losses",
+        "/tables",
+        "What models are built of, and what they are trained with.",
+    ),
+}
+INTERNALS = "Parts and internals"
+# Members of scorers by what one does with them; of other classes they stand as in the source.
+USE = {
+    "Learn": ("fit", "partial_fit", "adapt", "from_torch"),
+    "Rank": ("predict", "rank", "choose"),
+    "Judge": ("evaluate", "score"),
+    "Keep": ("save", "load"),
+    "Settings": ("get_params", "set_params", "reset"),
+    "What it is": (
+        *("fitted", "history_", "num_parameters", "parameters", "summary", "schema", "members", "weighted"),
+        *("kind", "name", "metric", "n_features_in_", "takes_tables"),
+    ),
+}
+REST = "For those who extend it"
 # Members of these are Python's, and stand in Python's documentation.
 FOREIGN = "BaseException, tuple, list, dict, Sequence, Mapping, Enum, Protocol, Generic, object"
 
@@ -95,7 +132,13 @@ def paths() -> dict[str, str]:
             if not isinstance(value, ModuleType):
                 plain = isinstance(value, (int, float, str))  # equal ones may be one object by chance
                 places.setdefault(path if plain else id(value), []).append(path)
-    return {path: min(group, key=lambda path: path.count(".")) for group in places.values() for path in group}
+    return {path: min(group, key=_worth) for group in places.values() for path in group}
+
+
+def _worth(path: str) -> tuple[bool, int]:
+    """Sort the paths of an object: those under its own name first, then the shortest."""
+    name = path.rpartition(".")[2]
+    return getattr(look_up(path), "__name__", name) != name, path.count(".")
 
 
 def look_up(path: str) -> Any:
@@ -153,6 +196,26 @@ def heading(text: str, line: str = "=") -> list[str]:
     return [text, line * len(text), ""]
 
 
+def used(cls: type) -> dict[str, list[str]]:
+    """Return the members of a scorer by use; nothing for other classes."""
+    names = [
+        name for name in dir(cls) if not name.startswith("_") and inspect.getdoc(getattr(cls, name, None))
+    ]
+    if not {"predict", "rank"} <= {*names}:
+        return {}
+    found = {title: [name for name in of if name in names] for title, of in USE.items()}
+    found[REST] = [name for name in names if not any(name in of for of in USE.values())]
+    return {title: of for title, of in found.items() if of}
+
+
+def directive(cls: type, name: str) -> str:
+    """Return the directive that documents a member."""
+    value = inspect.getattr_static(cls, name)
+    if isinstance(value, (property, functools.cached_property)):
+        return "autoproperty"
+    return "automethod" if inspect.isroutine(getattr(cls, name)) else "autoattribute"
+
+
 def name_page(path: str, also: list[str], backward: bool) -> list[str]:
     """Return the page of one object; of an op of the kernels with its gradients."""
     module, _, name = path.rpartition(".")
@@ -165,6 +228,19 @@ def name_page(path: str, also: list[str], backward: bool) -> list[str]:
             lines += ["   .. code-block:: python", "", f"      {name} = {shown}", ""]
     elif what == "function":
         lines += [f".. autofunction:: {one}" for one in ([name, f"{name}_backward"] if backward else [name])]
+    elif members := used(value):
+        lines += [f".. auto{what}:: {name}", ""]
+        if path == f"{NAME}.Ranker":
+            lines += [
+                ":doc:`The fields of every recipe </generated/fields/index>`, with default and range.",
+                "",
+            ]
+        for title, names in members.items():
+            lines += [
+                *heading(title, "-"),
+                *(f".. {directive(value, one)}:: {name}.{one}" for one in names),
+                "",
+            ]
     else:
         lines += [f".. auto{what}:: {name}", "   :members:", f"   :inherited-members: {FOREIGN}"]
     if also:
@@ -192,6 +268,43 @@ def module_page(path: str, module: ModuleType, home: dict[str, str], below: list
     return lines
 
 
+def groups() -> dict[str, list[str]]:
+    """Return the paths of all modules by group."""
+    found = {title: [f"{NAME}.{name}".rstrip(".") for name in names] for title, names in GROUPS.items()}
+    listed_there = [path for paths in found.values() for path in paths]
+    return {**found, INTERNALS: sorted(set(modules()) - set(listed_there))}
+
+
+def overview() -> str:
+    """Return the list of modules for the page of the reference, a line each, in groups."""
+    lines = []
+    for title, paths in groups().items():
+        rows = [
+            (f"`{path}`", f"/generated/reference/{place(path)}", summary_of(modules()[path]))
+            for path in paths
+        ]
+        rows += [PAGES[title]] if title in PAGES else []
+        lines += [f"## {title}", "", "| page | what it holds |", "| --- | --- |"]
+        lines += [f"| [{name}]({to}{'.md' if to == '/tables' else ''}) | {text} |" for name, to, text in rows]
+        lines += [
+            "",
+            "```{toctree}",
+            ":hidden:",
+            f":caption: {title}",
+            "",
+            *(to for _, to, _ in rows),
+            "```",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def summary_of(module: ModuleType) -> str:
+    """Return the first paragraph of a module's docstring, for a page in Markdown."""
+    text = " ".join((inspect.getdoc(module) or "").partition("\n\n")[0].split())
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
+
+
 def place(path: str) -> str:
     """Return where a page is: folders by kind keep names apart that differ in case alone."""
     folder = "modules" if path in modules() else kind(look_up(path))
@@ -215,7 +328,8 @@ def pages() -> dict[str, str]:
             home,
             [f"{name.rpartition('.')[2]} </generated/reference/{place(name)}>" for name in below],
         )
-    return {place(path): "\n".join([*lines, ""]) for path, lines in found.items()}
+    made = {f"{place(path)}.rst": "\n".join([*lines, ""]) for path, lines in found.items()}
+    return {**made, "overview.txt": overview()}
 
 
 def aliases() -> Iterator[tuple[str, str]]:
@@ -227,14 +341,3 @@ def aliases() -> Iterator[tuple[str, str]]:
             yield f"{value.__module__}.{value.__qualname__}", target
     for path, module in modules().items():
         yield module.__name__, path
-
-
-def write(folder: Path) -> None:
-    """Write all pages into a folder. Those that did not change are not touched, nor built again."""
-    made = {folder / f"{name}.rst": text for name, text in pages().items()}
-    for old in set(folder.rglob("*.rst")) - set(made):
-        old.unlink()
-    for page, text in made.items():
-        page.parent.mkdir(parents=True, exist_ok=True)
-        if not page.is_file() or page.read_text() != text:
-            page.write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ published = tg.Ranker("sixth-gin", preset="full")
 ensemble = tg.train_members(["first-layout", "sixth-gin", "eighth-lightgbm"], train, valid)
 ```
 
-`tpugraphs recipes NAME` lists the fields of a recipe, `tpugraphs compare DATA` trains and judges several.
+`tpugraphs recipes NAME` lists the fields of a recipe; on the site they are in the reference, under Rankers.
+`tpugraphs compare DATA` trains and judges several.
 """
 REACHED = """
 ## What they reach
@@ -169,7 +171,7 @@ CAPABILITIES: dict[str, Callable[[Facts], bool]] = {
     "pairs across graphs": lambda f: f.over_batch,
     "mean of weights (EMA, SWA)": lambda f: f.field("average") not in (None, "none"),
     "fast configs drawn more often": lambda f: f.field("config_sampling") == "gumbel",
-    "graphs drawn by number of configs": lambda f: f.field("graph_sampling") == "sqrt-configs",
+    "graphs drawn by number of configs": lambda f: f.field("graph_sampling") in ("sqrt-configs", "slates"),
     "boosted trees": lambda f: f.recipe.estimator in ("trees", "tree-pairs"),
     "pairs of configs compared by trees": lambda f: f.recipe.estimator == "tree-pairs",
 }
@@ -282,7 +284,7 @@ def text() -> str:
             "",
             f"{names}. {first}",
             "",
-            rest.replace("``", "`").rstrip(),
+            re.sub(r":\w+:`~?([^`]*)`", r"`\1`", rest.replace("``", "`")).rstrip(),
         ]
     return "\n".join([*parts, ""])
 

@@ -99,7 +99,7 @@ def of_tensors() -> str:
             if one.name not in ("out", "result")
         ]
         made.append(function(name, inspect.Signature(parameters, return_annotation="Tensor")))
-    everything = ["LOSSES", "OPS", "from_pyg", "to_pyg", *ops, *losses]
+    everything = ["LOSSES", "OPS", "as_loss", "from_pyg", "to_pyg", *ops, *losses]
     head = [
         MADE.format("Types of the functions of tensors."),
         "# ruff: noqa",
@@ -111,7 +111,8 @@ def of_tensors() -> str:
         "from tpugraphs.kernels.faces import Precision",
         "from tpugraphs.kernels.ops import Activation, Direction",
         *(f"from tpugraphs.torch.bridge import {name} as {name}" for name in everything[:2]),
-        *(f"from tpugraphs.torch.pyg import {name} as {name}" for name in everything[2:4]),
+        "from tpugraphs.torch.own_loss import as_loss as as_loss",
+        *(f"from tpugraphs.torch.pyg import {name} as {name}" for name in everything[3:5]),
         "",
         "__all__ = [",
         *(f'    "{name}",' for name in everything),
@@ -193,7 +194,10 @@ def recipe_fields() -> str:
     text = typed_dict("FieldsButLength", f"{doc}, but `epochs` and `steps`.", fields)
     more = f"{doc}. Which of them a recipe has: `tpugraphs recipes NAME`."
     text += "\n\n\n" + typed_dict("RecipeFields", more, length, "FieldsButLength, total=False")
-    return module("Types of the fields of recipes.", text, ["FieldsButLength", "RecipeFields"])
+    names = "".join(f'    "{name}",\n' for name in sorted(recipes._built_in()))
+    known = f'RecipeName = Literal[\n{names}]\n"""Names of the recipes of the package."""'
+    everything = ["FieldsButLength", "RecipeFields", "RecipeName"]
+    return module("Types of the fields of recipes.", f"{known}\n\n\n{text}", everything)
 
 
 def method_fields() -> str:

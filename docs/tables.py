@@ -67,15 +67,13 @@ def planned(op: dict[str, Any], rows: tuple[str, ...], columns: tuple[int, ...])
     inputs = {f"in{i}": pair for i, pair in enumerate(zip(rows, columns, strict=True)) if pair[0] != "UNIQUE"}
     wide = {attr["name"]: WIDE for attr in op["attrs"] if attr["name"] in NAMED}
     one = {"op": op["name"], "name": "one", "in": [f"in{i}" for i in range(len(rows))], "out": "made"}
-    tokens = {
-        "op": "dimension_tokens",
-        "name": "t",
-        "in": [],
-        "out": "in0",
-        "attrs": {"cols": sum(columns[:1]) // 6},
-    }
+    tokens = {"column": 0, "groups": 3, "step": 6, "cols": sum(columns[:1]) // 6}
+    cells = [
+        {"op": "cell_columns", "name": "c", "in": [], "out": "cells"},
+        {"op": "dimension_tokens", "name": "t", "in": ["cells"], "out": "in0", "attrs": tokens},
+    ]
     stats = {"op": "linear", "name": "s", "in": ["in0"], "out": "with"}
-    before = [tokens] if "UNIQUE" in rows else []
+    before = cells if "UNIQUE" in rows else []
     known = [[*before, {**one, "attrs": wide}]]  # and once more with an input whose statistics are known
     known.append(
         [{**stats, "attrs": {"out": sum(columns[:1]), "stats": True}}, {**one, "in": ["with"], "attrs": wide}]

@@ -1,26 +1,29 @@
-"""The notebooks with their outputs, as pages of the site. Used by conf.py.
+"""The notebooks as pages of the site, used by conf.py, and what makes their outputs: `make notebooks`.
 
-`TPUGRAPHS_NOTEBOOKS` names a folder of notebooks that were executed already: the test suite leaves them
-there. Others are executed here, once for every version of the notebook.
+Notebooks are stored with outputs, so that they show wherever the repository does. Bars, widgets, times
+of execution and folders of the machine are left out, and pictures have few colours, whoever makes them.
+`make notebooks ONLY="03 05"` makes those again, without names all.
 """
 
 from __future__ import annotations
 
-import os
+import base64
+import io
 import re
+import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-# Outputs name files of the package, on the machine where they were made.
-PLACES = re.compile(r"(?:/[^/\s\"'<>\\]+)+/(tpugraphs/measured\b)")
-
-
-def code(notebook: nbformat.NotebookNode) -> list[str]:
-    """Return the sources of all cells."""
-    return [cell.source for cell in notebook.cells]
+COLOURS = 64  # of a picture: lines, bars and the grey between them
+# Folders of the machine in outputs: of the package, wherever it was imported from, and temporary ones.
+PLACES = re.compile(
+    rf"(?:/[^/\s\"'<>\\]+)+/(?=tpugraphs/measured\b)|{re.escape(tempfile.gettempdir())}/tmp\w+/"
+)
+HEAD = re.compile(r"^# (?P<title>.+?)$.*?^(?P<facts>\*\*Takes\*\* .+?)$", re.M | re.S)
 
 
 def execute(notebook: nbformat.NotebookNode) -> None:
@@ -29,31 +32,70 @@ def execute(notebook: nbformat.NotebookNode) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+        nbclient.NotebookClient(
+            notebook, timeout=1200, kernel_name="python3", resources=resources, record_timing=False
+        ).execute()
 
 
-def take(notebook: nbformat.NotebookNode, done: nbformat.NotebookNode) -> None:
-    """Take the outputs of an executed copy, cell by cell."""
-    for cell, other in zip(notebook.cells, done.cells, strict=True):
+def smaller(picture: str) -> str:
+    """Return a PNG picture, in base64, with few colours."""
+    from PIL import Image
+
+    made = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(made, "png", optimize=True)
+    return base64.b64encode(made.getvalue()).decode()
+
+
+def tidy(value: Any) -> Any:
+    """Return an output without folders of the machine on which it was made."""
+    if isinstance(value, dict):
+        return {key: smaller(item) if key == "image/png" else tidy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [tidy(item) for item in value]
+    return PLACES.sub("", value) if isinstance(value, str) else value
+
+
+def shown(output: nbformat.NotebookNode) -> bool:
+    """Whether an output says something without a running kernel: not a progress bar."""
+    widget = any("widget" in kind for kind in output.get("data", {}))
+    return not widget and output.get("name") != "stderr"
+
+
+def make(path: Path) -> None:
+    """Execute a notebook and store it with its outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    execute(notebook)
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = other.outputs, other.execution_count
+            cell.outputs = [nbformat.from_dict(tidy(output)) for output in cell.outputs if shown(output)]
+    notebook.metadata.language_info = {"name": "python"}
+    nbformat.write(notebook, path)
 
 
-def write(folder: Path) -> None:
-    """Write every notebook with its outputs; the text of its cells is that of the notebook in any case."""
-    folder.mkdir(parents=True, exist_ok=True)
-    given = os.environ.get("TPUGRAPHS_NOTEBOOKS")
-    for old in folder.glob("*.ipynb"):
-        if not (NOTEBOOKS / old.name).is_file():
-            old.unlink()
+def facts(path: Path) -> tuple[str, str]:
+    """Return the title of a notebook, and the line of its first cell that says what it takes and needs."""
+    found = HEAD.search(nbformat.read(path, as_version=4).cells[0].source)
+    if not found:
+        raise ValueError(f"{path.name}: the first cell lacks a title, or a line '**Takes** … **Needs** …'")
+    return found["title"], found["facts"]
+
+
+def pages() -> dict[str, str]:
+    """Return the notebooks as pages of the site, and the table of all of them."""
+    rows, found = ["| notebook | takes | needs |", "| --- | --- | --- |"], {}
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        notebook, made = nbformat.read(path, as_version=4), folder / path.name
-        executed = Path(given) / path.name if given else made
-        done = nbformat.read(executed, as_version=4) if executed.is_file() else None
-        if done and len(done.cells) == len(notebook.cells) and (given or code(done) == code(notebook)):
-            take(notebook, done)
-        else:
-            execute(notebook)
-        text = PLACES.sub(r"\1", nbformat.writes(notebook))
-        if not made.is_file() or made.read_text() != text:
-            made.write_text(text)
+        title, said = facts(path)
+        takes, needs = said.removeprefix("**Takes** ").split(" **Needs** ")
+        rows.append(f"| [{title}](/generated/tutorials/{path.name}) | {takes} | {needs} |")
+        found[path.name] = path.read_text()
+    return {**found, "table.txt": "\n".join([*rows, ""])}
+
+
+if __name__ == "__main__":
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if not sys.argv[1:] or path.name.startswith(tuple(sys.argv[1:])):
+            make(path)
+            print(f"{path.name}: {path.stat().st_size >> 10} KiB", flush=True)

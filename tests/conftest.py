@@ -93,6 +93,8 @@ def _restore_core():
     yield
     _core.set_num_threads(threads)
     _core.set_isa(level)
+    # what lowers libgomp's own number, such as torch.set_num_threads(1), would limit all tests that follow
+    assert _core.get_num_threads() == threads, "this test leaves a limit of threads behind"
 
 
 class CLibrary:

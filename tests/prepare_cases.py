@@ -42,7 +42,9 @@ def extra(seed=0, N=40):
     return np.stack(columns, 1).astype(np.float32)
 
 
-def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, further=False, **changes):
+def stored(
+    seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, further=False, program=False, **changes
+):
     """Arrays of a graph as the core takes them: random, or with features by COLUMNS."""
     rng = np.random.default_rng(seed)
     u = rng.integers(1, N, E)
@@ -59,7 +61,9 @@ def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, fu
         ),
     }  # fmt: skip
     if published:
-        feat = np.zeros((N, 140))
+        feat = np.zeros((N, 140 + 46 * program))
+        feat[:, 140:] = rng.integers(-1, 300, (N, 46 * program))
+        feat[:, 148:149] = 1
         feat[:, :20] = rng.normal(0, 100, (N, 20))
         feat[:, 21:23], feat[:, 134] = 8, 1
         arrays |= {"node_feat": feat, "graph_feat": None, "config_feat": rng.integers(-2, 99, (C, T))}
@@ -101,9 +105,22 @@ PROGRAMS = {
         ],
         {"published": True},
     ),
+    "program": (
+        [
+            {"step": "virtual-node"},
+            PRUNE,
+            {"step": "program-columns"},
+            {"step": "mod-features", "virtual": True},
+            {"step": "operand-shapes", "virtual": True},
+            {"step": "standardize", "columns": 262},
+        ],
+        {"published": True, "program": True},
+    ),
     "columns": (
         [
             {"step": "prune", "method": "merge"},
+            {"step": "layout-digits", "padding": 0, "least": 1},
+            {"step": "range-columns", "columns": [5, 21], "low": [-3, 0], "high": [8, 1]},
             {"step": "virtual-node", "over": "clusters", "size": 7},
             {"step": "log-columns", "form": "signed"},
             {"step": "take-columns", "columns": [5, 3, 21]},
@@ -184,9 +201,25 @@ BAD_STEPS = {
         [{"step": "take-columns", "columns": [9, 3]}, {"step": "log-columns", "columns": [0, 2]}],
         "'log-columns': expected columns that the nodes have",
     ),
+    "program columns too late": (
+        [{"step": "log-columns"}, {"step": "program-columns"}],
+        "'program-columns': expected to come before",
+    ),
     "virtual after layouts": (
-        [{"step": "layout-digits"}, {"step": "virtual-node"}],
-        "'virtual-node': expected to come",
+        [{"step": "layout-digits"}, {"step": "log-columns"}, {"step": "virtual-node"}],
+        "'virtual-node': expected to come before every step that changes",
+    ),
+    "virtual after scaling": (
+        [NODES, {"step": "virtual-node", "over": "clusters"}],
+        "'virtual-node': expected to come before every step that changes",
+    ),
+    "virtual after loops": (
+        [{"step": "self-loops"}, {"step": "virtual-node"}],
+        "'virtual-node': expected to come before the step that adds loops",
+    ),
+    "ranges of none": (
+        [{"step": "range-columns", "columns": [1], "low": [], "high": [1]}],
+        "'range-columns': expected low and high",
     ),
     "extra twice": ([EXTRA, EXTRA], "'extra-columns' once"),
     "no extra": ([{**EXTRA, "node": []}], "'extra-columns': expected at least one column"),

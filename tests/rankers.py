@@ -4,6 +4,7 @@ import numpy as np
 
 import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.schema import Column, Schema
 from tpugraphs.recipes import get_recipe
 from tpugraphs.training import Callback
@@ -36,6 +37,20 @@ def small_graph(seed=0, configs=96, nodes=14, config_nodes=4, copies=0, **change
         "name": f"small{seed}",
     }
     return tg.LayoutGraph(**{**given, **changes})
+
+
+def small_wide(seed=0, **changes):
+    """The same as it is read from a protocol buffer with extra=True: with 46 more columns of nodes."""
+    graph, rng = small_graph(seed, **changes), np.random.default_rng(seed + 100)
+    more = rng.integers(-1, 4, (graph.num_nodes, 46))
+    more[:, 30:] *= 50  # shapes of operands
+    more[:, 30:].clip(-2, out=more[:, 30:])
+    more[:, 8] = seed % 2  # of the whole program
+    return tg.Graph(
+        node_feat=np.c_[graph.node_feat, more], node_opcode=graph.node_opcode, edge_index=graph.edge_index,
+        node_config_ids=graph.node_config_ids, node_config_feat=graph.node_config_feat,
+        runtime=graph.config_runtime, schema=EXTRA_LAYOUT, name=graph.name,
+    )  # fmt: skip
 
 
 def small_tile(seed=0, configs=40, **changes):

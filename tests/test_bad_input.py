@@ -1,5 +1,8 @@
 """Every broken file is a tpugraphs.Error that names file and field, quickly and in little memory."""
 
+import os
+import subprocess
+import sys
 import time
 import tracemalloc
 
@@ -142,3 +145,32 @@ def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
         with pytest.raises(tg.Error, match=message):
             use()
     assert not list(tmp_path.iterdir())
+
+
+LIMITED = """
+import re, resource, sys
+import tpugraphs as tg
+tg.load(sys.argv[2])  # all of the code is there
+used = int(re.search(r"VmSize:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), -1))
+try:
+    tg.load(sys.argv[1])
+except MemoryError as error:
+    print(error)
+for command in ("inspect", "pack"):
+    print(tg.cli.main([command, sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="which takes memory of its own")
+def test_too_little_memory_names_the_file(tmp_path):
+    paths = [str(tmp_path / "large.npz"), str(tmp_path / "small.npz")]
+    for path, nodes in zip(paths, (200_000, 4), strict=True):
+        feat, opcode = np.zeros((nodes, 140), np.float32), np.zeros(nodes, np.uint8)
+        edges = np.zeros((0, 2), np.int64)
+        tg.LayoutGraph(node_feat=feat, node_opcode=opcode, edge_index=edges).save(path)
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", LIMITED, *paths], env=env, capture_output=True, text=True)
+    said = "large.npz: Unable to allocate 107. MiB for an array with shape (112000000,)"
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if said in line]
+    assert len(lines) == 3 and all("free memory" in line for line in lines), done.stdout + done.stderr

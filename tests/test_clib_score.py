@@ -8,10 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rankers import SMALL_GRAPHS, networks, same_as_the_library, small_any, small_graph, small_ranker
+from rankers import (
+    SMALL_GRAPHS,
+    networks,
+    same_as_the_library,
+    small_any,
+    small_graph,
+    small_ranker,
+    small_tile,
+)
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import tpugraphs as tg
 from tpugraphs import recipes
 from tpugraphs.data.schema import Digit, Schema
 from tpugraphs.recipes import get_recipe
@@ -143,17 +152,86 @@ def test_digits_of_a_schema_are_scored_and_checked(program, tmp_path):
 
 
 def test_digits_and_features_are_scored_together(program, tmp_path):
-    def make(seed):
-        schema = Schema(**{**vars(with_digits(seed).schema), "config": small_any().schema.config})
-        return with_digits(seed, config_feat=small_any(seed, 40).config_feat, schema=schema)
-
     ranker = small_ranker("graph-config", steps=3)
-    ranker.fit([make(0), make(1)])
-    graph = make(2)
+    ranker.fit([both(0), both(1)])
+    graph = both(2)
     assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
     write_graph(tmp_path / "graph", with_digits(2))
     done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
     assert done.returncode == 1 and done.stderr.endswith("found no features of configs\n")
+
+
+def both(seed, **changes):
+    """A program whose configs are digits and features, with features of its own."""
+    schema = Schema(**{**vars(with_digits(seed).schema), "config": small_any().schema.config})
+    return with_digits(seed, config_feat=small_any(seed, 40).config_feat, schema=schema, **changes)
+
+
+@pytest.mark.parametrize("make", [*SMALL_GRAPHS.values(), with_digits, both])
+def test_trees_score_as_predict_does(program, tmp_path, make):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    sizes = (
+        {"nodes": 20, "config_nodes": 6} if make is small_graph else {}
+    )  # then there are trees of two sizes
+    ranker = tg.Ranker("eighth-lightgbm", steps=9, num_leaves=9, min_data_in_leaf=2)
+    ranker.fit([make(0), make(1, **sizes)], verbose=False)
+    for graph in (make(2), make(3, **sizes)):
+        expected = ranker.predict(graph)
+        assert np.unique(expected).size > 9
+        assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), expected)
+
+
+@pytest.mark.parametrize("fields", [{}, {"references": 7, "bins": 3, "seed": 5}])
+def test_trees_that_compare_configs_score_as_predict_does(program, tmp_path, fields):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    ranker = tg.Ranker("eleventh-lightgbm", steps=9, num_leaves=9, min_data_in_leaf=2, **fields)
+
+    def make(seed, **changes):
+        graph = small_graph(seed, **changes)
+        opcode, ids = graph.node_opcode.copy(), graph.node_config_ids
+        opcode[ids] = np.random.default_rng(seed).choice([26, 34, 75], len(ids))
+        return graph.replace(node_opcode=opcode)
+
+    ranker.fit([make(0), make(1)], verbose=False)
+    graph = make(3, configs=300, nodes=30, config_nodes=6)
+    expected = ranker.predict(graph)
+    assert np.unique(expected).size > 30
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), expected)
+    good = (tmp_path / "graph").read_bytes()
+    wrong = good[:72] + np.int64(99).tobytes() + good[80:]
+    assert refused(program, tmp_path, wrong, "graph").startswith("edge_index: expected")
+
+
+def test_trees_that_c_programs_cannot_score_with_are_refused(program, tmp_path):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    write_graph(tmp_path / "graph", small_tile())
+    ranker = tg.Ranker("eighth-lightgbm", steps=2).fit(small_graph(), verbose=False)
+    ranker.save(tmp_path / "good")
+    shutil.copy(tmp_path / "good", tmp_path / "ranker")
+    content = (tmp_path / "graph").read_bytes()
+    expected = "configs: expected configs of the kind that the ranker learnt from, found others\n"
+    assert refused(program, tmp_path, content, "graph") == expected
+    write_graph(tmp_path / "graph", small_graph())
+    wrong = {
+        **json.loads(safe_metadata(tmp_path / "good"))["boosters"][0],
+        "trees": "tree\nversion=v9\nTree=0",
+    }
+    for metadata, words in (
+        ({"rounds": 0}, "rounds: expected a whole number in 1..1000000, found 0"),
+        ({"boosters": []}, "boosters: expected a list of trees, found a list of 0"),
+        ({"boosters": [3]}, "size: expected two whole numbers"),
+        ({"boosters": [{**wrong, "width": 10**9}]}, "width: expected a whole number in"),
+        ({"boosters": [wrong]}, "version: expected v2, v3 or v4"),
+        ({"graphs": "none"}, "graphs: expected 'layout', 'tile' or 'graph'"),
+        ({"recipe": "mine"}, "recipe: expected"),
+        ({"recipe": "eleventh-lightgbm"}, "occurrence: expected false, found none"),
+        (
+            {"recipe": "eleventh-lightgbm", "fields": {"occurrence": False, "bins": 2, "references": 1}},
+            "objective: expected binary",
+        ),
+    ):
+        assert words in refused(program, tmp_path, changed(tmp_path, metadata))
+    assert "0.columns: expected" in refused(program, tmp_path, changed(tmp_path, tensors=["0.columns"]))
 
 
 def refused(program, tmp_path, content, name="ranker"):

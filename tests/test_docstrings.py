@@ -137,7 +137,7 @@ def test_every_public_name_is_on_a_page():
     home = reference.paths()
     assert len(home) > 350
     for path, module in reference.modules().items():
-        page = pages[f"modules/{path}"]
+        page = pages[f"modules/{path}.rst"]
         for name in reference.listed(module):
             if (target := home.get(f"{path}.{name}")) is None:
                 assert inspect.ismodule(getattr(module, name)), f"{path}.{name}"

@@ -183,7 +183,7 @@ def test_text_markdown_json_html(tmp_path) -> None:
     )
     assert "mean" not in report.table(per_graph=False).splitlines()[2]
     assert "OPA" in report.table() and "OPA" not in report.table(metrics=("tau",))
-    assert "a\\|b<1>" in report.to_markdown()
+    assert "a\\|b&lt;1&gt;" in report.to_markdown()
     assert "a|b&lt;1&gt;" in report._repr_html_() and "<1>" not in report._repr_html_()
     loaded = json.loads(report.to_json())
     assert loaded["collections"][0]["means"]["tau"] == pytest.approx(1.0)

@@ -396,7 +396,7 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
         if jax or "tg.xla" not in block:
             exec(compile(block.replace("n_configs=60", "n_configs=4"), str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 7 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 8 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

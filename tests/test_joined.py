@@ -195,7 +195,7 @@ def test_what_does_not_fit_is_refused(steps, words):
 def test_rows_of_different_items_are_not_joined():
     spaces, cells = (
         {"e": ("EDGE", 3), "v": ("NODE", 3), "c": ("CONFIG", 3)},
-        step("dimension_tokens", "t", "", "u", cols=3),
+        step("cell_columns", "t", "", "u"),
     )
     for before, inputs, words in (
         ([], "e v", "nothing in common"),

@@ -165,7 +165,15 @@ def first(value):
 
 
 DAMAGE = {
-    "space": (lambda a: a[:, 1:], lambda a: a[:3], first(np.nan), lambda a: a * [[1], [1], [1], [0]]),
+    "space": (
+        *(lambda a: a[:, 1:], lambda a: a[:3], first(np.nan), lambda a: a * [[1], [1], [1], [0]]),
+        *(
+            first(1e308),
+            first(-1e308),
+            lambda a: a[[1, 0, 2, 3]],
+            lambda a: a + np.array([[0], [0], [9], [0]]),
+        ),
+    ),
     "0.space": (lambda a: a[:, 1:], lambda a: a.ravel()),
     "1.space": (lambda a: a[:, 1:], lambda a: -a),
     "products": (lambda a: a[:, 1:, 1:], lambda a: a[:1], first(np.inf)),
@@ -229,6 +237,17 @@ def test_predictions_that_are_no_times_are_refused(saved, tmp_path):
     )
     with pytest.raises(tg.DataError, match="row 0: the model predicts no finite time above 0"):
         LayerTimeModel.load(tmp_path / "model").predict(LAYERS, "T4")
+
+
+def test_costs_out_of_all_range_are_refused(saved, tmp_path):
+    metadata, tensors = saved
+    absurd = {
+        "products": np.full_like(tensors["products"], 1e-9),
+        "moments": np.full_like(tensors["moments"], 1e308),
+    }
+    tensorfile.write(tmp_path / "model", "layer-time", metadata, {**tensors, **absurd})
+    with pytest.raises(tg.DataError, match="'K40': the model has no finite costs"):
+        LayerTimeModel.load(tmp_path / "model").predict(LAYERS, "K40")
 
 
 # ---- measuring

@@ -384,7 +384,15 @@ def test_attributes_out_of_range_are_named(loss):
                 wrong(tg.ConfigError, f"{name}: expected one of .*{a['choices'][-1]}, found", **{name: bad})
             continue
         below, above = a["low"] - abs(a["low"]) / 2 - 1e-9, a["high"] * 1.5 + 1
-        for bad in (below, above, np.nan, np.inf, "one", None, *([a["low"] + 0.5] if a["kind"] == "int" else [])):
+        for bad in (
+            below,
+            above,
+            np.nan,
+            np.inf,
+            "one",
+            None,
+            *([a["low"] + 0.5] if a["kind"] == "int" else []),
+        ):
             wrong(tg.ConfigError, f"{loss['name']}: {name}: expected a", **{name: bad})
     known = "".join(f", {a['name']}" for a in loss["attrs"])
     wrong(tg.ConfigError, f"only weight, reduction, over{known}, found 'nothing'", nothing=1.0)

@@ -65,6 +65,32 @@ def test_dropped_edges_depend_on_the_key_alone():
     assert (tg.kernels.drop_edge(edges, **call | {"p": 0.0}) == 1).all()
 
 
+def test_a_drawn_chance_is_that_of_all_slates_of_a_step():
+    """The score of a config is the number of edges that are kept."""
+    edges, steps = np.random.default_rng(0).integers(0, 40, (4000, 2)), [
+        step("drop_edge", "drop", "", "w", p=0.8, kept="one", chance="drawn"),
+        step("edge_mean", "sum", "node_feat w", "kept", kind="sum"),
+        step("pool", "pool", "kept", "pooled", kind="sum"),
+        step("concat", "both", "config_feat pooled", "b"),
+        step("linear", "head", "b", "scores", out=1, use_bias=False),
+    ]  # fmt: skip
+    model = _core.Model(steps, 2, 1, config_features=1)
+    trainer, shares = _core.Trainer(model), []
+    model.params[:] = 0, 1
+    none = np.zeros(0, np.int64)
+    graph = _core.Graph(
+        np.ones((40, 1), np.float32), None, None, edges, none, None, np.ones((2, 1), np.float32)
+    )
+    for number in range(60):
+        targets = {"value": [np.arange(2.0)] * 3}
+        _, scores = trainer.gradients([(graph, rows(2))] * 3, targets, MSE, step=number + 1, seed=7)
+        shares.append(1 - np.array([one[0] for one in scores]) / len(edges))
+    shares = np.array(shares)  # (steps, slates)
+    assert np.ptp(shares, axis=1).max() < 0.06 and (np.ptp(shares, axis=1) > 0).mean() > 0.9
+    assert scipy.stats.kstest(shares[:, 0] / 0.8, "uniform").pvalue > 1e-4 and shares.max() < 0.84
+    assert (model.scores([(graph, rows(2))])[0] == len(edges)).all()
+
+
 # ---- SAGE with DropEdge as a model --------------------------------------------------------------------------
 
 
@@ -240,6 +266,14 @@ def test_edge_mean_is_pyg(kind, direction, configs, weighted, aggregation):
     assert relative(got["x"], x.grad.numpy()) <= 1e-6
     if weight is not None and len(edge_index):
         assert np.linalg.norm(got["weight"] - weight.grad.numpy()) <= 1e-5 * np.linalg.norm(dy.numpy())
+
+
+def test_shares_have_no_weights():
+    edge_index, x = np.array([[0, 1], [2, 1], [0, 2]]), np.eye(3, dtype=np.float32)
+    y = tg.kernels.edge_mean(x=x, edge_index=edge_index, kind="share", eps=0.5)
+    assert y.tolist() == [[0, 0, 0], [2, 0, 1], [2, 0, 0]]  # nothing is sent to 0, one message to 2
+    with pytest.raises(tg.RecipeError, match='expected no weight with kind "share"'):
+        tg.kernels.edge_mean(x=x, edge_index=edge_index, weight=np.ones((3, 1), np.float32), kind="share")
 
 
 @parity

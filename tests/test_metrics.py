@@ -138,7 +138,7 @@ def test_top_metrics_refuse_impossible_runtimes(name):
             metric([1, 2, 3], runtimes)
     with pytest.raises(tg.DataError, match="at least one"):
         metric([], [])
-    with pytest.raises(tg.ConfigError, match="k must"):
+    with pytest.raises(tg.ConfigError, match="k: expected"):
         metric([1, 2], [1, 2], 0)
 
 

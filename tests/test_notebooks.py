@@ -1,13 +1,18 @@
-"""Notebooks run from top to bottom, and are stored without outputs."""
+"""Notebooks run from top to bottom, and are stored with small outputs that say nothing of the machine."""
 
 from __future__ import annotations
 
-import os
+import base64
+import importlib.util
+import io
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image  # Matplotlib brings it
 
 import tpugraphs
 from tpugraphs import submission
@@ -24,14 +29,18 @@ LEFT = {
         ["submission.csv", *(f"rankers/{name.replace(':', '-')}.safetensors" for name in OURS)]
     ),
     "03_your_own_program": [],
-    "04_all_solutions": [],
+    "04_three_solutions": [],
     "05_how_long_will_my_network_take": [],
     "06_your_own_model_and_loss": [],
     "07_your_own_kernels": [],
 }
 TIMES = "05_how_long_will_my_network_take"  # ranks nothing
 SHORT = {"STEPS": 10, "CONFIGS": 8, "ROUNDS": 2, "WIDTH": 32}  # of what makes a notebook take its time
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+spec = importlib.util.spec_from_file_location("tutorials", ROOT / "docs" / "tutorials.py")
+tutorials = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tutorials)
 
 
 def test_there_are_notebooks() -> None:
@@ -39,10 +48,56 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_stored_without_outputs(path: Path) -> None:
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "code":
-            assert not cell.outputs and cell.execution_count is None, "clear all outputs before committing"
+def test_stored_with_outputs(path: Path) -> None:
+    """As `make notebooks` leaves them, from one run from top to bottom."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)], "run `make notebooks`"
+    outputs = [output for cell in cells for output in cell.outputs]
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert "image/png" in kinds
+    assert not {output.output_type for output in outputs} & {"error"}
+    assert not [output for output in outputs if output.get("name") == "stderr"], "warnings or bars"
+    assert not [kind for kind in kinds if "widget" in kind] and "widgets" not in notebook.metadata
+    assert not [cell.id for cell in notebook.cells if "execution" in cell.metadata], "times of execution"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_outputs_name_no_folder_of_a_machine(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    outputs = [str(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
+    assert not re.findall(
+        r"(?<![\w.:/~])/(?:home|root|tmp|usr|opt|var|mnt|work|srv|Users)/.{0,40}", "".join(outputs)
+    )
+
+
+def test_stored_notebooks_are_small() -> None:
+    sizes = {path.stem: path.stat().st_size for path in NOTEBOOKS}
+    assert max(sizes.values()) <= 300_000 and sum(sizes.values()) <= 1_500_000, sizes
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_cell_says_what_it_takes_and_needs(path: Path) -> None:
+    title, facts = tutorials.facts(path)
+    assert re.fullmatch(r"\*\*Takes\*\* .+\. \*\*Needs\*\* .+\.", facts)
+    words = {word.lower() for word in re.findall(r"\w+", title)}
+    assert path.stem == "01_quickstart" or words & set(path.stem.split("_")[1:]), "title and name of the file"
+
+
+def test_what_is_stored_of_an_output() -> None:
+    """Bars and widgets are not; folders of the machine are cut off; a picture has fewer colours."""
+    new = nbformat.v4.new_output
+    widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "bar"}
+    bars = new("stream", name="stderr", text="50 %"), new("display_data", widget)
+    assert not any(map(tutorials.shown, bars))
+    text = f"{tempfile.gettempdir()}/tmpa_1/x.csv in /usr/lib/tpugraphs/measured, a/b"
+    printed = new("stream", text=text)
+    assert tutorials.shown(printed) and tutorials.tidy(printed)["text"] == "x.csv in tpugraphs/measured, a/b"
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 4), np.uint8)
+    Image.fromarray(pixels).save(file := io.BytesIO(), "png")
+    drawn = new("display_data", {"image/png": base64.b64encode(file.getvalue()).decode()})
+    small = Image.open(io.BytesIO(base64.b64decode(tutorials.tidy(drawn)["data"]["image/png"])))
+    assert small.size == (50, 40) and len(small.getcolors()) <= tutorials.COLOURS
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -61,9 +116,6 @@ def test_runs(path: Path, tmp_path: Path) -> None:
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
-    if folder := os.environ.get("TPUGRAPHS_NOTEBOOKS"):  # for the documentation site, which shows the outputs
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, Path(folder) / path.name)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error"]
     pictures = sum("image/png" in output.get("data", {}) for output in outputs)

@@ -146,7 +146,7 @@ def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_configur
 
 
 def test_an_op_that_is_per_graph_takes_no_other_rows() -> None:
-    tokens = step("dimension_tokens", "tokens", "", "cells", cols=4)
+    tokens = step("cell_columns", "tokens", "", "cells")
     taken = step("take_config_nodes", "take", "node_feat", "taken")
     ends = step("edge_ends", "ends", "node_feat", "edges")
     refused = ((tokens, "cells"), (ends, "edges"), (taken, "taken"))

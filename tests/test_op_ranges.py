@@ -34,15 +34,18 @@ def steps_of(op, attrs, ending):
         if not one["optional"] or "NODE" in one["rows"]
     ]
     before = {
-        "cells": step("dimension_tokens", "tokens", "", "cells", cols=24),
-        "taken": step("take_config_nodes", "take", "x", "taken"),
-        "ends": step("edge_ends", "ends", "x", "ends"),
+        "cells": [
+            step("cell_columns", "columns", "", "columns"),
+            step("dimension_tokens", "tokens", "columns", "cells", cols=24, column=0, groups=3, step=6),
+        ],
+        "taken": [step("take_config_nodes", "take", "x", "taken")],
+        "ends": [step("edge_ends", "ends", "x", "ends")],
     }
     return [
         step("linear", "first", "node_feat", "x", out=144, stats=True),
         step("config_linear", "config", "x", "c", out=4, column=144),
         step("pool", "pool", "c", "q"),
-        *(made for slot, made in before.items() if slot in taken),
+        *(made for slot, all_made in before.items() if slot in taken for made in all_made),
         step(op, "tested", " ".join(taken), "made", **attrs),
         *ending,
         step("concat", "both", "q pooled", "b"),

@@ -168,6 +168,16 @@ def test_schedules_follow_their_formulas(schedule):
     assert min(rates) > 0
 
 
+def test_a_schedule_falls_towards_its_end():
+    """As `CosineAnnealingLR(eta_min=)` of PyTorch: step t of T has done t - 1 of them."""
+    rates = [schedules.rate(step, 50, fields("cosine", learning_rate_end=0.5)) for step in range(1, 51)]
+    expected = 0.5 + 1.5 * np.cos(np.pi / 2 * np.arange(50) / 50) ** 2
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+    for schedule in ("constant", "linear", "warmup-cosine"):
+        end = 2 if schedule == "constant" else 0.5
+        assert schedules.rate(51, 50, fields(schedule, learning_rate_end=0.5)) == end
+
+
 @pytest.mark.parametrize("schedule", schedules.SCHEDULES)
 @pytest.mark.parametrize("warmup", [0.0, 1.0])
 def test_schedules_of_one_step(schedule, warmup):

@@ -62,41 +62,28 @@ def test_encoder_layer(rows, tokens, width, hidden, heads, act, norm):
 
 
 @pytest.mark.parametrize("act", ["none", "relu"])
-def test_dimension_tokens_are_a_linear_layer_over_features_and_one_hot_positions(act):
-    """Thirty columns, as the fifth place has them: nine features of a dimension, three times seven positions."""
+def test_dimension_tokens_are_a_linear_layer_over_features_and_places(act):
+    """Nineteen numbers: fifteen features of a dimension, its places in three layouts, its own number."""
     rng, nodes, configs, width = np.random.default_rng(0), 7, 5, 48
     digits = rng.permuted(np.tile(np.arange(6, dtype=np.int8), (configs, nodes, 3, 1)), axis=3)
     digits[..., 4:] = -1  # two dimensions are in no layout
-    feat = rng.normal(size=(nodes, 140)).astype(np.float32)
-    layer = torch.nn.Linear(30, width)
-    columns = [21, 31, 37, 45, 53, 61, 69, 77, 85]
-    one_hot = np.zeros((nodes, configs, 6, 3, 7), np.float32)
-    for k, c, s in np.ndindex(nodes, configs, 3):
-        for t in range(6):
-            places = np.flatnonzero(digits[c, k, s] == t)
-            one_hot[k, c, t, s, places[0] + 1 if len(places) else 0] = 1
-    features = np.stack([feat[:, at : at + 6] for at in columns], 2)[:, None].repeat(configs, 1)
-    rows = np.concatenate([features, one_hot.reshape(nodes, configs, 6, 21)], 3).reshape(-1, 6, 30)
-    z = layer(torch.tensor(rows))
+    feat = rng.normal(size=(nodes, 100)).astype(np.float32)
+    layer = torch.nn.Linear(19, width)
+    places = torch.full((configs, nodes, 3, 6), -1.0)
+    for c, k, s, place in np.argwhere(digits >= 0):
+        places[c, k, s, digits[c, k, s, place]] = place
+    own = torch.tensor(feat[:, 10:].reshape(nodes, 15, 6)).mT.expand(configs, -1, -1, -1)
+    numbers = torch.arange(6.0)[:, None].expand(configs, nodes, -1, -1)
+    rows = torch.cat([own, places.mT, numbers], -1).transpose(0, 1).reshape(-1, 6, 19)
+    z = layer(rows)
     y = torch.relu(z) if act == "relu" else z
     dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(0))
     y.backward(dy)
     weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-    # columns 21, 31 and 37, 45, ..., 85: one step each, summed by hand
-    graph = digits.reshape(configs, nodes, 18), np.arange(nodes), feat
-    first = {"cols": width, "column": 21, "groups": 2, "step": 10}
-    second = {"cols": width, "column": 37, "groups": 7, "step": 8}
-    position = np.ascontiguousarray(weight[:, 9:].T)
-    nothing = np.zeros_like(position), np.zeros_like(bias)
-    parts = [np.ascontiguousarray(weight[:, :2]), np.ascontiguousarray(weight[:, 2:9])]
-    got = tg.kernels.dimension_tokens(*graph, position, bias, parts[0], x=feat, **first)
-    got = got + tg.kernels.dimension_tokens(*graph, *nothing, parts[1], x=feat, **second)
-    assert relative(got, z.detach().numpy().reshape(len(got), -1)) <= 1e-6
-    g = np.where(got > 0, 1, 0 if act == "relu" else 1) * dy.numpy().reshape(got.shape)
-    back = tg.kernels.dimension_tokens_backward(
-        np.float32(g), *graph, position, bias, parts[0], x=feat, **first
-    )
-    expected = layer.weight.grad.numpy()
-    assert relative(back["position"], expected[:, 9:].T) <= 1e-5
-    assert relative(back["weight"], expected[:, :2]) <= 1e-5
+    cells = tg.kernels.cell_columns(digits.reshape(configs, nodes, 18), np.arange(nodes), feat, x=feat)
+    attrs = {"cols": width, "column": 10, "groups": 18, "step": 6, "number": True, "act": act}
+    got = tg.kernels.dimension_tokens(cells, weight, bias, **attrs)
+    assert relative(got, y.detach().numpy().reshape(len(got), -1)) <= 1e-6
+    back = tg.kernels.dimension_tokens_backward(dy.numpy().reshape(got.shape), cells, weight, bias, **attrs)
+    assert relative(back["weight"], layer.weight.grad.numpy()) <= 1e-5
     assert relative(back["bias"], layer.bias.grad.numpy()) <= 1e-5

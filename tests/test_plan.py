@@ -120,7 +120,8 @@ def test_a_parameter_that_one_call_takes_twice(case: str, lean: bool) -> None:
 
 def token_steps(source: str) -> list[Step]:
     return [
-        step("dimension_tokens", "tokens", source, "t", cols=4, column=0, groups=1),
+        step("cell_columns", "columns", source, "c"),
+        step("dimension_tokens", "tokens", "c", "t", cols=4, column=0, groups=1),
         step("gather_unique", "gather", "t", "cells"),
         step("put_config_nodes", "put", "cells", "n"),
         step("pool", "pool", "n", "p"),

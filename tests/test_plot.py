@@ -121,6 +121,38 @@ def test_report_picture_says_what_it_shows(tmp_path) -> None:
     assert len(figure.axes) == 4  # three panels, one with two scales
 
 
+def apart(figure, legends=1):
+    """What is written overlaps no panel but its own, no other text, and stays inside."""
+    figure.canvas.draw()
+    panels = [ax.get_window_extent() for ax in figure.axes]
+    found = [legend for legend in [*figure.legends, *(ax.get_legend() for ax in figure.axes)] if legend]
+    assert len(found) == legends
+    heads = [ax._left_title for ax in figure.axes if ax._left_title.get_text()]
+    heads += [figure._suptitle] if figure._suptitle else []
+    boxes = [one.get_window_extent() for one in (*found, *heads)]
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(panel) for panel in panels)
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
+    for ax in figure.axes:
+        assert ax.get_window_extent().width > 150
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("scorers", [1, 3, 9, 40])
+@pytest.mark.parametrize("name", ["g", "bert_en_cased_L-12_H-768_A-12_batch_size_16_test", "long_name_" * 30])
+def test_legends_and_titles_are_apart_from_the_curves(name, scorers, fitted):
+    rng = np.random.default_rng(0)
+    runtimes = np.arange(1.0, 31)
+    rows = [
+        Row.judge(name, "c", f"scorer {i} of {name}", rng.random(30) + i, runtimes) for i in range(scorers)
+    ]
+    made = Report(rows, draws=10)
+    apart(made.plot(history=history() if fitted else None))
+    apart(plot.gains(made, {name: 20.0}))
+    apart(plot.compared({f"{i}{name}": [0.1, 0.2] for i in range(scorers)}, "tau", 0.0))
+
+
 @pytest.mark.parametrize("n", [1, 2, 30])
 def test_small_reports(n: int) -> None:
     assert len(plot.to_png(report(n, 1).plot())) > 5000

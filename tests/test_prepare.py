@@ -30,6 +30,7 @@ from reference import preprocess as reference
 import tpugraphs as tg
 from tpugraphs import _core
 from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.recipes import get_recipe
 
 
 def fitted(steps, graphs):
@@ -297,6 +298,40 @@ def test_columns_of_sizes():
         core.apply(*stored().values())
 
 
+@pytest.mark.parametrize("prune", [[], [PRUNE], [{"step": "prune", "method": "merge"}]])
+def test_columns_of_a_program(prune):
+    g = stored(3, published=True, program=True)
+    g["node_feat"][g["config_nodes"][:3], 0] = 1  # so that the virtual node stays
+    g["node_feat"][:, 21:29] = np.random.default_rng(0).integers(0, 3000, (40, 8))
+    before = [{"step": "virtual-node"}, *prune]
+    core = _core.Prepare(
+        [*before, {"step": "program-columns"}, {"step": "mod-features", "virtual": True}], 140
+    )
+    assert core.columns["node"] == 246
+    out, edges = core.apply(*g.values()), g["edge_index"]
+    edges, _ = reference.virtual(40, edges, g["node_feat"][:, 0] == 1, None)
+    nodes = np.arange(41)
+    if prune:
+        method = reference.prune_merge if prune[0]["method"] == "merge" else reference.prune_1hop
+        nodes = method(41, edges, g["config_nodes"], *[False][: method is reference.prune_merge])[0]
+    assert (nodes == 40).sum() == 1
+    rows = np.where(((nodes >= 0) & (nodes < 40))[:, None], g["node_feat"][np.clip(nodes, 0, 39)], 0)
+    made = nodes < 0
+    expected = np.c_[reference.program_columns(rows, nodes == 40), reference.mod_features(rows)]
+    expected[made] = 0
+    close(out.node_feat, expected)
+    assert expected[nodes == 40, 148] == 1 and expected[nodes == 40, 200] == 127 / 128
+    plain = _core.Prepare([*before, {"step": "operand-shapes", "virtual": True}])
+    shapes = plain.apply(*{**g, "node_feat": g["node_feat"][:, :140].copy()}.values()).node_feat[:, 140:]
+    close(shapes[nodes == 40], np.full((1, 16), np.log(2)))
+    for refused, found, wanted in (
+        (core, 140, "186 columns that tpugraphs.load"),
+        (plain, 186, "140 published"),
+    ):
+        with pytest.raises(tg.DataError, match=f"{wanted}.*found {found}"):
+            refused.apply(*{**g, "node_feat": np.zeros((40, found), np.float32)}.values())
+
+
 def test_flags_of_dimensions():
     g = sized(4)
     g["node_feat"][:, 93:107] = np.random.default_rng(0).integers(0, 6, (len(g["node_feat"]), 14))
@@ -324,6 +359,42 @@ def test_columns_are_logarithms(form):
         if form == "signed" or wrong != -np.inf:  # which counts as 1
             with pytest.raises(tg.DataError, match="node_feat: expected finite numbers"):
                 _core.Prepare([{"step": "log-columns", "form": form}]).apply(*g.values())
+
+
+def test_columns_are_scaled_from_ranges():
+    g = sized(1)
+    ranges = {"columns": [3, 139, 0, 3], "low": [-1, 0, 5, -1], "high": [4, 1, 7, 4]}
+    out = _core.Prepare([{"step": "range-columns", **ranges}]).apply(*g.values()).node_feat
+    close(out, reference.range_columns(g["node_feat"], *ranges.values()))
+    assert (out[:, 1:3] == g["node_feat"][:, 1:3]).all()
+    for wrong in ({"low": [0, 0, 0]}, {"high": [4, 1, 7]}, {"low": [-1, 1, 5, -1]}):
+        with pytest.raises(
+            tg.ConfigError, match="'range-columns': expected (low and high of every|each high)"
+        ):
+            _core.Prepare([{"step": "range-columns", **ranges, **wrong}])
+    g["node_feat"][3, 0] = np.inf
+    with pytest.raises(tg.DataError, match="node_feat: expected finite numbers"):
+        _core.Prepare([{"step": "range-columns", **ranges}]).apply(*g.values())
+
+
+@pytest.mark.parametrize("dimensions", ["scrambled", "straight"])
+def test_columns_of_the_fifth_place(dimensions):
+    """All that it reads of a node, and nodes that it adds, of which everything is 0."""
+    g, rng = sized(3, config_feat=np.zeros((2, 24))), np.random.default_rng(3)
+    g["node_feat"][:, 27:] = rng.integers(-1, 9, (50, 113))
+    g["node_feat"][:, 93:107] = rng.integers(0, 6, (50, 14))
+    g["node_feat"][:, 134:] = rng.integers(0, 6, (50, 6))
+    expected = reference.fifth_columns(g["node_feat"], dimensions == "scrambled")
+    for recipe, more, least in (("fifth-layout", 0, 1), ("fifth-dimension", 0, 1), ("fifth-tile", 2, 6)):
+        found = get_recipe(recipe)
+        fields = found.fields("full", {"dimensions": dimensions} | ({"cluster": 25} if more else {}))
+        out = _core.Prepare(found.preprocessing(fields)).apply(*g.values())
+        close(out.node_feat[:50, :191], expected)
+        assert not out.node_feat[50:].any() and not out.node_feat[:, 191:].any()
+        digits = reference.layout_digits(g["node_feat"], 0, least)
+        np.testing.assert_array_equal(out.layout_digits[:50], digits)
+        assert (out.layout_digits[50:] == -2).all() and out.num_nodes == 50 + more
+        assert out.node_feat.shape[1] == (191 if more else 209)
 
 
 def test_what_is_learnt_is_learnt_from_the_columns_before():

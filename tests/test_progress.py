@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import pkgutil
+import subprocess
 import sys
 
 import madeup
@@ -103,3 +104,103 @@ def test_evaluate_takes_verbose(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
     with pytest.raises(TypeError, match="progress"):
         tg.evaluation.evaluate(tg.baselines.random_scores, graph, progress=True)
+
+
+KILLED = """
+import os, random, signal, sys, threading, time
+from tpugraphs.system import progress
+
+progress._DELAY = 0
+
+def draw(count):
+    list(progress.tracked(range(count), "bar", "step", True))
+
+chance = random.Random(0)
+draw(3)
+for _ in range(200):
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            draw(20)
+    time.sleep(chance.uniform(0, 0.01))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    draw(3)
+assert threading.active_count() == 1, threading.enumerate()  # none that watches the bars
+print("drawn")
+
+progress._PATIENCE = 1000  # so that only a fresh lock helps the child
+taken, ended = threading.Event(), threading.Event()
+
+def hold():
+    with progress._bars().get_lock():
+        taken.set()
+        ended.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+taken.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    draw(3)
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+ended.set()
+holder.join()
+"""
+
+
+def test_a_killed_child_does_not_keep_the_lock_of_bars():
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["drawn", "0"], done.stderr[-2000:]
+
+
+INTERRUPTED = """
+import sys, threading
+from tpugraphs.system import progress
+
+progress._DELAY, progress._PATIENCE = 0, 0.02
+
+def draw():
+    list(progress.tracked("ab", "letters", "letter", True))
+    progress.notice("a line")
+
+def interrupted_at(event):
+    left = event
+
+    def trace(frame, what, argument):
+        nonlocal left
+        if frame.f_code.co_filename.endswith(("progress.py", "std.py")) and what == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        draw()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+draw()
+event = 1
+while interrupted_at(event):
+    draw()
+    other = threading.Thread(target=draw, daemon=True)
+    other.start()
+    other.join(20)
+    if other.is_alive():
+        sys.exit(f"a bar waits after Ctrl-C at line {event}")
+    event += 1
+print(event)
+"""
+
+
+def test_ctrl_c_at_any_line_keeps_no_bar_waiting():
+    """Neither one of this thread nor one of another."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and int(done.stdout) > 200, done.stderr[-2000:]

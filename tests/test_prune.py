@@ -205,7 +205,7 @@ def test_bad_arguments():
         kernels.prune(edges, 3, configs, "merge", neighbours="gone")
     with pytest.raises(ConfigError, match="hops"):
         kernels.prune(edges, 3, configs, "k-hop", hops=0)
-    with pytest.raises(DataError):
+    with pytest.raises(ConfigError, match="num_nodes"):
         kernels.prune(edges, -3, configs)
     with pytest.raises(DataError):
         kernels.prune(edges, 2**33, configs)

@@ -94,7 +94,7 @@ def test_predict_learns_and_has_the_promised_types(graph, ranker):
 
 # Recipes that need longer: steps, and the tau that they reach at least on AlexNet.
 LONGER = {
-    "fourth-layout": (300, 0.35), "ninth-gat": (300, 0.5), "ninth-sage": (300, 0.5), "sixth-gin": (300, 0.4),
+    "fifth-dimension": (300, 0.5), "fifth-layout": (300, 0.5), "fourth-layout": (300, 0.35), "ninth-gat": (300, 0.5), "ninth-sage": (300, 0.5), "sixth-gin": (300, 0.4),
     "ninth-transformer": (300, 0.5), "official-layout": (300, 0.35), "second-xla": (300, 0.4),
     "tenth-layout": (300, 0.4), "third-layout": (120, 0.45),
 }  # fmt: skip
@@ -250,7 +250,11 @@ def test_epochs_go_before_the_steps_of_the_preset(graph):
     for r in (tg.Ranker(epochs=3), tg.Ranker(steps=7).set_params(epochs=3), tg.Ranker().set_params(epochs=3)):
         assert r.fields.steps is None and r.fields.epochs == 3
     assert tg.Ranker().set_params(epochs=1000).fields.steps is None
-    assert tg.Ranker(epochs=3, steps=4).fields.steps == 4
+    r = tg.Ranker(epochs=3).set_params(steps=4)
+    assert (r.fields.steps, r.fields.epochs) == (4, tg.Ranker().fields.epochs)
+    for refused in (lambda: tg.Ranker(epochs=3, steps=4), lambda: tg.Ranker().set_params(epochs=3, steps=4)):
+        with pytest.raises(tg.ConfigError, match="give epochs or steps, not both"):
+            refused()
     r = tg.Ranker(**{**FIELDS, "epochs": 3})
     assert r.fit([graph, small_graph(1)], verbose=False).history_.total_steps == 6
     assert tg.Ranker(**r.get_params()).get_params() == r.get_params()

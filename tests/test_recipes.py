@@ -34,7 +34,6 @@ def test_recipes_are_listed_by_kind():
 
 
 PROTOCOL_BUFFERS = 30 * 512  # weights of columns that published files do not have
-TOKENS = 3_584 + 50_688  # embeddings of positions in place of 7 columns; the linear layer of other nodes
 PUBLISHED = [
     ("first-layout", {}, 460_577),
     ("first-layout-cross", {}, 215_013),
@@ -51,7 +50,8 @@ PUBLISHED = [
     ("third-layout", {}, 3_672_448 - PROTOCOL_BUFFERS),
     ("third-tile", {}, 224_641),
     ("fifth-layout", {}, 1_006_145),
-    ("fifth-dimension", {}, 1_837_121 + TOKENS),
+    ("fifth-dimension", {}, 1_837_121),
+    ("fifth-tile", {}, 1_837_121),
     ("sixth-layout", {"trainable_scale": False}, 778_881),
     ("sixth-gin", {"trainable_scale": False}, 714_369),
     ("sixth-tile", {"trainable_scale": False}, 783_489),
@@ -383,3 +383,27 @@ def test_a_recipe_shows_what_it_is_for():
     assert repr(get_recipe("first-tile")).startswith(
         "<Recipe 'first-tile' (tile): Tile configs by late fusion"
     )
+
+
+MERGE_NONE = (
+    "first-tile",
+    "third-layout",
+    "third-tile",
+    "sixth-layout",
+    "sixth-gin",
+    "sixth-tile",
+    "seventh-gst",
+)
+
+
+@pytest.mark.parametrize("recipe", MERGE_NONE)
+def test_full_presets_train_as_published(recipe):
+    """As the authors' code does: configs that are equal stay, and so on."""
+    fields = get_recipe(recipe).fields("full")
+    assert fields.dedup == "none"
+    if recipe.startswith("third"):
+        rate, clip = fields.learning_rate_end, fields.clip
+        assert (fields.schedule, rate, clip) == ("cosine", 1e-6, 1 if recipe == "third-layout" else 1e9)
+    if recipe == "seventh-gst":
+        told = fields.optimizer, fields.weight_decay, fields.schedule, fields.config_sampling
+        assert told == ("adam", 5e-4, "cosine", "replacement")

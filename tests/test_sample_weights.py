@@ -69,7 +69,8 @@ def test_several_graphs_of_which_some_have_weights():
     left = [graphs[0], graphs[1].select(rows), graphs[2]]
     assert same(found, trained(left, [None, weights[rows], None], **fields))
     assert not same(found, trained(graphs, None, **fields))
-    none = trained(graphs, [None, np.zeros(96), None])
+    with pytest.warns(UserWarning, match="left out of the fit"):
+        none = trained(graphs, [None, np.zeros(96), None])
     assert "at least two configs of a weight above 0" in none[1].skipped["small1"]
 
 

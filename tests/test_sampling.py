@@ -5,7 +5,6 @@ import signal
 import threading
 from collections import Counter
 
-import madeup
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,14 @@ from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs.training import Callback, trainset
-from tpugraphs.training.sampling import EvenVisits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.sampling import (
+    EvenVisits,
+    OversampledVisits,
+    WeightedVisits,
+    close_rows,
+    fast_rows,
+    happens,
+)
 
 # Visits
 
@@ -45,6 +51,33 @@ def test_small_shares_come_now_and_then():
     visits = WeightedVisits([1, 1, 30], (3,))
     seen = Counter(visits.at(visit)[0] for visit in range(3 * 400))
     assert all(abs(seen[i] - 1200 / 32) < 20 for i in (0, 1)) and len(seen) == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 5), st.integers(0, 9)
+)  # fmt: skip
+def test_oversampled_visits_are_those_of_the_fifth_place(counts, configs, each, seed):
+    """Of a graph of c configs sqrt(c c_max) in an epoch, each about equally often, in slates of equal length."""
+    counts[0] += 1
+    visits = OversampledVisits(counts, configs, each, (seed, 1))
+    draws = [int(np.sqrt(c * max(counts))) for c in counts]
+    slates = [-(-d // configs) for d in draws]
+    assert visits.epoch == (sum(slates) // each * each or sum(slates))
+    for epoch in range(2):
+        taken = [visits.at(epoch * visits.epoch + i) for i in range(visits.epoch)]
+        assert len(set(taken)) == len(taken) and sum(slates) - len(taken) < each
+        seen = Counter(index for index, _ in taken)
+        for index, (c, d, n) in enumerate(zip(counts, draws, slates, strict=True)):
+            assert seen[index] <= n
+            which = sorted(slate for i, slate in taken if i == index)
+            assert all(epoch * n <= slate < (epoch + 1) * n for slate in which)
+            if c == 0 or seen[index] < n:
+                continue
+            rows = np.concatenate([visits.rows(index, slate, c) for slate in which])
+            times = np.bincount(rows[:d], minlength=c)
+            assert len(rows) == n * configs and times.max() - times.min() <= 1 and len(times) == c
+            assert (rows[d:] == np.resize(rows[:d], len(rows) - d)).all()  # filled from the first
 
 
 def test_even_visits_are_once_per_epoch():
@@ -305,7 +338,8 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
         monkeypatch.setattr(trainset, "CACHE_BYTES", limit)
         kept.clear()
         r = small_ranker(steps=40, slates=2, configs=configs, graph_sampling="sqrt-configs")
-        h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()]).history_
+        with pytest.warns(UserWarning, match="left out of the fit"):
+            h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()]).history_
         assert set(h.skipped) == {"bare", "level"} and len(h.loss) == 40
         assert all(size <= limit or count == 1 for size, count in kept)
         report = r.evaluate(graphs[:5])
@@ -317,20 +351,32 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
 
 def test_sqrt_configs_visits_in_proportion():
     graphs = uneven()
-    taken, _ = slates_of({"graph_sampling": "sqrt-configs", "evaluate_every": 1000}, steps=350, graphs=graphs)
+    fields = {"graph_sampling": "sqrt-configs", "evaluate_every": 1000}
+    with pytest.warns(UserWarning, match="left out of the fit"):
+        taken, _ = slates_of(fields, steps=350, graphs=graphs)
     seen = Counter(name for name, _, _ in taken)
     counts = np.array([g.num_configs for g in graphs[:5]])
     shares = np.sqrt(counts) / np.sqrt(counts).sum()
     for i, share in enumerate(shares):
         assert seen[f"small{i}"] == pytest.approx(350 * share, abs=8)
-    assert all(times.size == min(16, count) for _, times, count in taken)
+    assert all(times.size == 16 for _, times, _ in taken)  # of 8 configs each comes twice
 
 
-def test_graphs_of_another_kind_are_never_visited(tmp_path):
-    tile = madeup.graph("kernel_01")
+def test_an_epoch_of_sqrt_configs_has_all_draws():
+    graphs = uneven()[:5]
+    counts = np.array([g.num_configs for g in graphs])
+    slates = np.ceil(np.floor(np.sqrt(counts * 2000)) / 16).sum()
+    r = small_ranker(steps=None, epochs=1, slates=4, configs=16, graph_sampling="sqrt-configs")
+    assert len(r.fit(graphs, verbose=False).history_.loss) == slates // 4
+
+
+def test_graphs_without_anything_to_configure_are_never_visited(tmp_path):
+    graph = small_graph(1)
+    empty = graph.replace(node_config_ids=[], node_config_feat=np.zeros((96, 0, 18)), name="empty")
     r = small_ranker(steps=6, graph_sampling="sqrt-configs")
-    h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path).history_
-    assert set(h.skipped) == {tile.name} and len(h.loss) == 6
+    with pytest.warns(UserWarning, match="1 graph left out of the fit: empty: node_config_ids"):
+        h = r.fit([empty, small_graph(0)], verbose=False, checkpoint_dir=tmp_path).history_
+    assert set(h.skipped) == {"empty"} and len(h.loss) == 6
     lazy = Lazy(0, 1, 2)
     small_ranker(steps=6, graph_sampling="sqrt-configs").fit(lazy, verbose=False)
     assert lazy.reads == 6  # the numbers of configs come from the pass that fits the scaler

@@ -7,7 +7,6 @@ import resource
 import signal
 import stat
 import tempfile
-import threading
 import time
 import warnings
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
-from tqdm import tqdm
 
 import tpugraphs as tg
 from tpugraphs import submission
@@ -186,17 +184,12 @@ def dies_at(call):
 
 
 def child(do):
-    """Fork, and do that in the child; its process ID. The exit code of the child is 0 if it ends well.
-
-    The child gets a lock of its own for progress bars: tqdm's is shared between processes, and a child that
-    is killed while it holds that one would stop its parent for ever.
-    """
+    """Fork, and do that in the child; its process ID. The exit code of the child is 0 if it ends well."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks in processes with threads, by Python and by JAX
         pid = os.fork()
     if pid == 0:
         code = 1
-        tqdm.set_lock(threading.RLock())
         try:
             do()
             code = 0

@@ -161,7 +161,7 @@ def test_progress_counts_all_configs(graph, ranker, monkeypatch):
         def close(self):
             self.closed = True
 
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    monkeypatch.setattr("tpugraphs.system.progress._bars", lambda: Bar)
     monkeypatch.setattr(ranker.network, "fields", dataclasses.replace(ranker.fields, chunk=10))
     count = graph.num_configs
     ranker.predict(graph, verbose=True)

@@ -318,7 +318,7 @@ def test_an_interrupt_leaves_usable_rankers_and_is_exact(tmp_path, workers):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         for run, full in zip(runs.runs, whole.runs, strict=True):
             assert run.history.loss == full.history.loss[: len(run.history.loss)] and run.history.interrupted
-        assert runs.ensemble().predict(VALID[0]).shape == (96,)
+        assert tg.Ensemble(runs.selected).predict(VALID[0]).shape == (96,)
         again = train(callbacks=lambda seed: [PressSoon()], checkpoint_dir=folder, **fields)
         for run, full in zip(again.runs, whole.runs, strict=True):
             assert run.history.loss == full.history.loss and run.metric == full.metric

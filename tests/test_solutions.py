@@ -62,7 +62,9 @@ def example(case, seed=3):
         arrays = make(*sizes, columns, seed + nodes, kind)
         arrays["node_opcode"] %= 120  # smaller tables have no row for the last one
         arrays["layout_digits"] = layouts(rng, nodes)
-        if not tile:
+        if tile:
+            arrays["layout_digits"][-1] = -2  # as a virtual node has it
+        else:
             arrays["digits"] = layouts(rng, configs, 9, 3).reshape(configs, 9, 18)
         graphs.append(arrays)
     runtimes = [rng.permutation(1000)[: 7 - 2 * i] + 1 for i in range(2)]

@@ -20,7 +20,11 @@ WIDTH = 8
 
 def token_model(norm="post", dropout=0.0, width=WIDTH, layers=2):
     """Tokens, two encoder layers, mean; at the configurable nodes of a layer, elsewhere the nodes' own rows."""
-    steps = [step("dimension_tokens", "tokens", "node_feat", "t0", cols=width, groups=3, act="relu")]
+    columns = {"column": COLUMNS - 18, "groups": 6, "step": 6}  # features of a dimension, and its places
+    steps = [
+        step("cell_columns", "columns", "node_feat", "c"),
+        step("dimension_tokens", "tokens", "c", "t0", cols=width, act="relu", number=True, **columns),
+    ]
     steps += [
         step(
             "encoder_layer",
@@ -226,20 +230,20 @@ def test_numbers_of_unique_cells_are_an_output_of_models_that_have_them():
 
 
 def test_digit_gradient_is_the_change_of_a_digit():
-    """The sum before the activation is linear in every digit's one-hot vector: the difference is exact."""
-    case = next(c for c in cases.CASES if c.id == "dimension_tokens-positions-only")
-    attrs = case.attrs | {"act": "none"}
+    """A place is linear in every digit's one-hot vector: the difference is exact."""
+    case = next(c for c in cases.CASES if c.id == "cell_columns-places-only")
+    attrs = case.attrs
     arrays = case.arguments()
     rng = np.random.default_rng(3)
     arrays["node_feat"] = rng.normal(size=arrays["node_feat"].shape)  # all cells apart
     arrays["digits"] = np.concatenate([layouts(rng, 7), rng.integers(-1, 6, (7, 18), np.int8)])[
         :, None
     ].repeat(7, 1)
-    forward = cases.forward_of("dimension_tokens")
+    forward = cases.forward_of("cell_columns")
     y = forward(**arrays, **attrs)
     dy = rng.normal(size=y.shape)
-    gradient = cases.backward_of("dimension_tokens")(dy, **arrays, **attrs)["digits"]
-    got = tg.kernels.dimension_tokens_backward(np.float32(dy), **cases.single(arrays), **attrs)["digits"]
+    gradient = cases.backward_of("cell_columns")(dy, **arrays, **attrs)["digits"]
+    got = tg.kernels.cell_columns_backward(np.float32(dy), **cases.single(arrays), **attrs)["digits"]
     assert distance(got, gradient) <= 1e-5
     for _ in range(100):
         c, k, j = (int(rng.integers(0, size)) for size in arrays["digits"].shape)
@@ -327,6 +331,23 @@ def test_dropout_bits_do_not_depend_on_threads():
     assert len(results) == 1
 
 
+def test_glorot_weights_are_xavier_uniform():
+    """As torch.nn.init.xavier_uniform_; biases as torch.nn.Linear has them, those of the attention 0."""
+    steps = token_model(width=24)
+    for one in steps:
+        one["attrs"] |= {"init": "glorot"} if one["op"] in ("dimension_tokens", "encoder_layer") else {}
+    for name, value in named(models.Trained(steps, 3, COLUMNS)).items():
+        kind = name.partition(".")[2].removeprefix("linear1_").removeprefix("linear2_")
+        if name.startswith(("tokens.", "encoder")) and value.ndim == 2:
+            bound = np.sqrt(6 / sum(value.shape))
+            assert 0.9 * bound < np.abs(value).max() <= bound * (1 + 1e-6), name
+        elif name.startswith("encoder") and kind == "bias":
+            fan_in = 24 if "linear1" in name else 12
+            assert 0.5 < np.abs(value).max() * np.sqrt(fan_in) <= 1 + 1e-6, name
+        elif name.startswith("encoder") and "proj_bias" in name:
+            assert not value.any()
+
+
 # ---- what is refused ------------------------------------------------------------------------------------
 
 
@@ -337,7 +358,7 @@ def test_dropout_bits_do_not_depend_on_threads():
         ("encoder_layer", {"tokens": 6, "heads": 3}, "10 columns of a token cannot be cut into 3 heads"),
         ("encoder_layer", {"tokens": 65}, "tokens"),
         ("pool_tokens", {"tokens": 7}, "60 columns cannot be cut into 7 tokens"),
-        ("dimension_tokens", {"tokens": 4}, "18 digits cannot be cut into layouts of 4"),
+        ("cell_columns", {"tokens": 4}, "18 digits cannot be cut into layouts of 4"),
         ("dimension_tokens", {"groups": 6}, "columns 21..66 of x, which has 60"),
     ],
 )

@@ -45,8 +45,11 @@ def strided(tensor):
 
 
 def tensors_of(case, arguments, dtype=torch.float32):
-    """The arguments as tensors; those with a gradient require one."""
-    made = {name: torch.from_numpy(array) for name, array in cases.single(arguments).items()}
+    """The arguments as tensors, edges as PyG has them; those with a gradient require one."""
+    made = {
+        name: torch.from_numpy(array.T if name == "edge_index" else array)
+        for name, array in cases.single(arguments).items()
+    }
     wanted = case.gradients(arguments)
     return {
         name: tensor.to(dtype).requires_grad_() if name in wanted else tensor for name, tensor in made.items()
@@ -79,7 +82,9 @@ def test_every_op_and_loss_of_the_core_is_bridged():
         face, theirs = getattr(tg.torch, name), getattr(kernels, name)
         ours = list(inspect.signature(face).parameters)
         assert ours == [n for n in inspect.signature(theirs).parameters if n not in ("out", "result")]
-        assert face.__doc__.startswith(inspect.getdoc(theirs).partition("loss : float")[0])
+        said = inspect.getdoc(theirs).partition("loss : float")[0]
+        said = said.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
+        assert face.__doc__.startswith(said) and "(E, 2)" not in face.__doc__
         assert "Raises\n------" in face.__doc__ and name in tg.torch.__all__
         returned = face.__doc__.partition("Returns\n-------\n")[2]
         assert (
@@ -185,14 +190,14 @@ def gate(x, w1, b1, w2, b2):
     return torch.sigmoid(fn.linear(fn.relu(fn.linear(x, w1, b1)), w2, b2)) * x
 
 
-EDGES = torch.tensor([[0, 1], [0, 2], [3, 1], [4, 1], [4, 4]])  # rows (u, v): v receives from u
+EDGES = torch.tensor([[0, 0, 3, 4, 4], [1, 2, 1, 1, 4]])  # columns (u, v): v receives from u
 DIGITS, CONFIG_NODES = torch.randint(-1, 6, (3, 2, 18), dtype=torch.int8), torch.tensor([1, 4])
 OPCODES = torch.tensor([3, 0, 3, 7, 1], dtype=torch.uint8)
 
 
 def mean_over_edges(x, edges, w_l, b_l, w_r):
-    received = torch.zeros_like(x).index_add(0, edges[:, 1], x[edges[:, 0]])
-    count = torch.bincount(edges[:, 1], minlength=len(x)).clamp(min=1)
+    received = torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
+    count = torch.bincount(edges[1], minlength=len(x)).clamp(min=1)
     return fn.linear(received / count.reshape(-1, *[1] * (x.ndim - 1)), w_l, b_l) + fn.linear(x, w_r)
 
 
@@ -495,6 +500,134 @@ def test_tensors_of_a_gpu_are_refused():
         tg.torch.gelu(torch.zeros((2, 2), device="cuda"))
 
 
+def test_edges_are_two_rows_even_if_there_are_two():
+    x, w = torch.tensor([[1.0], [10.0], [100.0]]), torch.ones(1, 1)
+    b, zero = torch.zeros(1), torch.zeros(1, 1)
+    for edges in (torch.tensor([[0, 1], [1, 2]]), torch.tensor([[0, 1, 2], [1, 2, 1]])):
+        kept = torch.zeros(3, 1).index_add(0, edges[1], x[edges[0]])
+        expected = kept / torch.bincount(edges[1], minlength=3).clamp(min=1)[:, None]
+        for given in (edges, strided(edges), edges.T.contiguous().T, edges.numpy()):
+            assert torch.equal(tg.torch.sage_conv(x, given, w, b, zero), expected)
+    found = tg.kernels.sage_conv(x.numpy(), edges.T.numpy().copy(), w.numpy(), b.numpy(), zero.numpy())
+    assert np.array_equal(found, expected.numpy())
+    empty = torch.zeros((2, 0), dtype=torch.int64)
+    assert torch.equal(tg.torch.sage_conv(x, empty, w, b, zero), torch.zeros(3, 1))
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (1, 2), (0, 2)])
+def test_edges_that_are_not_two_rows_say_transpose(shape):
+    edges = torch.zeros(shape, dtype=torch.int64)
+    x, w = torch.randn(6, 4), torch.randn(3, 4)
+    for given in (edges, edges.numpy()):
+        told = rf"edge_index: .* shape \(2, E\).* found .*\({shape[0]}, 2\).*; transpose it: edge_index\.T"
+        with pytest.raises(tg.errors.ShapeError, match=told):
+            tg.torch.sage_conv(x, given, w, torch.zeros(3), w)
+    for given, found in (
+        (edges[0, :0] if shape[0] else edges[:, 0], r"torch.Size|\(0,\)"),
+        ([[0, 1]] * 2, "list"),
+    ):
+        with pytest.raises(
+            tg.errors.ShapeError, match=rf"edge_index: .*(2, E).* found .*({found}).*two rows"
+        ):
+            tg.torch.sage_conv(x, given, w, torch.zeros(3), w)
+
+
+def freed(room=0, dtype=torch.float32):
+    tensor = torch.randn(6, 4).to(dtype)
+    tensor.untyped_storage().resize_(room)
+    return tensor
+
+
+def fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.randn(6, 4)
+
+
+MEMORY = (
+    r"x: expected (96|192) bytes of memory for its shape \(6, 4\), found (0|16|88): its storage was freed"
+)
+WITHOUT = "x: expected a tensor with memory of its own, found a {} without"
+UNREADABLE = {
+    "freed": (freed, MEMORY),
+    "freed-double": (lambda: freed(dtype=torch.float64), MEMORY),
+    "shrunk": (lambda: freed(16), MEMORY),
+    "shrunk-by-two": (lambda: freed(88), MEMORY),
+    "fake": (fake, WITHOUT.format("FakeTensor")),
+    "lazy": (torch.nn.parameter.UninitializedParameter, WITHOUT.format("UninitializedParameter")),
+    "masked": (
+        lambda: torch.masked.masked_tensor(torch.randn(6, 4), torch.ones(6, 4).bool()),
+        WITHOUT.format("MaskedTensor"),
+    ),
+    "quantised": (
+        lambda: torch.quantize_per_tensor(torch.randn(6, 4), 0.1, 0, torch.qint8),
+        r"x: expected plain numbers, found a quantised tensor; pass x\.dequantize\(\)",
+    ),
+    "nested": (
+        lambda: torch.nested.nested_tensor([torch.randn(2, 4)] * 2),
+        "x: .*dense.* found a nested one; ",
+    ),
+    "csr": (lambda: torch.randn(6, 4).to_sparse_csr(), r"dense.* found torch.sparse_csr; pass x\.to_dense"),
+    "mkldnn": (lambda: torch.randn(6, 4).to_mkldnn(), r"dense.* found torch._mkldnn; pass x\.to_dense"),
+    "bits": (
+        lambda: torch.zeros(6, 4).byte().view(torch.bits8),
+        "x: .* NumPy has, found torch.bits8; convert",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_tensors_without_readable_memory_are_refused(what):
+    make, told = UNREADABLE[what]
+    w = torch.randn(3, 4)
+    with pytest.raises(tg.errors.ConfigError, match=told):
+        tg.torch.linear(make(), w, None)
+
+
+def test_memory_freed_after_forward_and_parts_that_are_left():
+    x, w = torch.randn(6, 4).double(), torch.randn(3, 4, requires_grad=True)  # float32 is read in place:
+    y = tg.torch.linear(x, w, None)  # PyTorch itself then refuses to resize it
+    x.untyped_storage().resize_(0)
+    with pytest.raises(tg.errors.ConfigError, match=MEMORY):
+        y.sum().backward()
+    x = torch.randn(6, 4)
+    part, rest = x[:2], x[2:].T
+    x.untyped_storage().resize_(4 * 2 * 4)
+    assert np.array_equal(bridge.as_array("x", part), part.numpy())
+    with pytest.raises(tg.errors.ConfigError, match="expected 96 bytes .* found 32"):
+        bridge.as_array("x", rest)
+    assert bridge.as_array("x", freed()[:0]).shape == (0, 4)
+    scores, runtimes = torch.zeros(6), torch.arange(6)
+    runtimes.untyped_storage().resize_(0)
+    with pytest.raises(tg.errors.ConfigError, match="runtimes: expected 48 bytes"):
+        tg.torch.list_mle(scores, runtimes)
+
+
+def test_views_that_stand_for_other_numbers_are_resolved():
+    z = torch.complex(torch.randn(6, 4), torch.randn(6, 4))
+    negative = z.conj().imag
+    assert negative.is_neg() and np.array_equal(bridge.as_array("x", negative), -z.imag.numpy())
+    assert not bridge.as_array("x", torch._efficientzerotensor((6, 4))).any()
+    with pytest.raises(tg.errors.ShapeError, match="complex64"):
+        tg.torch.linear(z.conj(), torch.randn(3, 4), None)
+    leaf = torch.randn(6, 4, requires_grad=True)
+    tg.torch.linear(leaf[1:3], torch.ones(3, 4), None).sum().backward()
+    assert torch.equal(leaf.grad, torch.tensor([0.0, 3, 3, 0, 0, 0])[:, None].expand(6, 4))
+
+
+def test_transforms_without_a_rule_are_refused():
+    w = torch.randn(3, 4)
+    with pytest.raises(tg.errors.ConfigError, match="expected plain tensors, found those of torch.vmap; "):
+        torch.vmap(lambda x: tg.torch.linear(x, w, None))(torch.randn(2, 6, 4))
+    with pytest.raises(tg.errors.ConfigError, match="expected plain tensors, found those of torch.vmap; "):
+        torch.vmap(lambda s: tg.torch.mse(s, torch.zeros(6)))(torch.randn(2, 6))
+    with pytest.raises(tg.errors.ConfigError, match="expected reverse mode, found forward mode"):
+        torch.func.jvp(lambda x: tg.torch.linear(x, w, None), (torch.randn(6, 4),), (torch.randn(6, 4),))
+    with pytest.raises(tg.errors.ConfigError, match="x: expected a tensor with memory of its own"):
+        torch.vmap(lambda x: bridge.as_array("x", x))(torch.randn(2, 6))
+
+
 def test_gradients_that_do_not_exist_are_refused():
     scores = torch.randn(5, requires_grad=True)
     wrong = torch.rand(5, requires_grad=True)
@@ -511,7 +644,7 @@ def test_wrong_arguments_say_what_is_expected():
     with pytest.raises(tg.errors.ShapeError, match=r"x: expected float32 array .*, got int64 \(6, 4\)"):
         tg.torch.linear(x.long(), w, None)
     with pytest.raises(tg.errors.ShapeError, match=r"edge_index: expected int64 array of shape \(E, 2\)"):
-        tg.torch.sage_conv(x, torch.zeros((2, 3), dtype=torch.int64), w, torch.zeros(3), w)
+        tg.torch.sage_conv(x, torch.zeros((2, 3)), w, torch.zeros(3), w)
     with pytest.raises(
         tg.errors.ConfigError, match="scores: expected a torch.Tensor, found ndarray; tg.kernels.mse"
     ):

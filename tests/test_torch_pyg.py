@@ -147,6 +147,8 @@ def test_a_batch_counts_on_in_nodes_and_joins_configs(torch, pyg):
 
 @pytest.mark.parity
 def test_a_data_of_ones_own(torch, pyg):
+    import torch_geometric
+
     x, edges = torch.randn(3, 2, dtype=torch.float64, requires_grad=True), torch.tensor([[0, 1], [1, 2]])
     data = pyg.Data(x=x, edge_index=edges, y=torch.tensor([3.0, 4.0]), other="is ignored")
     graph = tg.torch.from_pyg(data, runtime=data.y, config_feat=torch.eye(2).T, name="mine")
@@ -157,6 +159,12 @@ def test_a_data_of_ones_own(torch, pyg):
     )
     np.testing.assert_array_equal(graph.node_feat, x.detach().float().numpy())
     assert graph.schema.inferred
+    back = tg.torch.from_pyg(data, edge_index=edges.flip(0))  # two rows here, too
+    assert back.edge_index.tolist() == [[1, 0], [2, 1]]
+    with pytest.raises(tg.DataError, match=r"edge_index: expected shape \(2, E\), .*; transpose it"):
+        tg.torch.from_pyg(data, edge_index=torch.zeros((1, 2), dtype=torch.int64))
+    own = tg.torch.from_pyg(pyg.Data(x=x, edge_index=torch_geometric.EdgeIndex(edges)))
+    assert own.edge_index.tolist() == [[0, 1], [1, 2]]
     half = pyg.Data(x=torch.ones(3, 2, dtype=torch.bfloat16), edge_index=edges)
     assert tg.torch.from_pyg(half).node_feat.tolist() == [[1, 1]] * 3
 
@@ -174,11 +182,14 @@ def test_what_is_not_one_graph_is_refused(torch, pyg):
         with pytest.raises(tg.errors.ConfigError, match=told):
             tg.torch.from_pyg(wrong)
     for fields, told in (
-        ({"edge_index": edges.T.contiguous()}, r"edge_index: expected shape \(2, E\), found shape \(3, 2\)"),
+        (
+            {"edge_index": edges.T.contiguous()},
+            r"edge_index: expected shape \(2, E\), found shape \(3, 2\); transpose it",
+        ),
         ({"edge_index": edges + 2}, "edge_index"),
         ({"digits": torch.zeros(2, 5)}, r"digits: expected shape \(K, C, D\)"),
         ({"schema": "{"}, "tpugraphs_schema: expected a schema as JSON"),
-        ({"schema": 7}, "schema: expected text"),
+        ({"schema": 7}, "schema: expected what to_pyg wrote, found int"),
         (
             {"kind": "layout"},
             "node_opcode: expected one, as kind is 'layout', found none; add it, or pass node",

@@ -195,8 +195,12 @@ def test_graphs_that_teach_nothing_are_left_out():
     same = same.replace(node_config_feat=np.zeros((30, 4, 18), np.int8), name="same")
     bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
     r = small_ranker(steps=9)
-    h = r.fit([same, small_graph(0), bare], verbose=False).history_
+    with pytest.warns(
+        UserWarning, match="2 graphs left out of the fit: (same: node_config_feat|bare)"
+    ) as told:
+        h = r.fit([same, small_graph(0), bare], verbose=False).history_
     assert set(h.skipped) == {"same", "bare"} and len(h.loss) == 9
+    assert len(told) == 1 and told[0].filename == __file__
     with pytest.raises(tg.DataError, match="none of the 2 graphs"):
         r.fit([same, bare], verbose=False)
     with pytest.raises(tg.DataError, match="all configs are the same"):
@@ -204,7 +208,8 @@ def test_graphs_that_teach_nothing_are_left_out():
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(bare, verbose=False)
     r = small_ranker(steps=5, seed=np.int64(3))
-    h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False).history_
+    with pytest.warns(UserWarning, match="left out of the fit"):
+        h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False).history_
     assert set(h.skipped) == {"bare"} and len(h.valid_metric) == 1
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(small_graph(0), [bare], verbose=False)
@@ -222,17 +227,53 @@ def tile_graph():
     return madeup.graph("kernel_00")
 
 
-def test_graphs_of_the_other_kind_are_left_out_in_training_and_validation(tmp_path):
-    tile, r = tile_graph(), small_ranker(steps=4)
-    for valid, metrics in (([tile, small_graph(1)], 1), (0.25, 1), (None, 0)):
-        folder = tmp_path / type(valid).__name__
-        h = r.fit([tile, small_graph(0)], valid, verbose=False, checkpoint_dir=folder).history_
-        assert set(h.skipped) == {tile.name} and "found a TileGraph" in h.skipped[tile.name]
-        assert len(h.loss) == 4 and len(h.valid_metric) == metrics
-    with pytest.raises(tg.DataError, match="none of the 2 graphs"):
-        r.fit([tile, tile], verbose=False)
+def test_graphs_of_the_other_kind_are_refused_in_training_and_validation(tmp_path):
+    tile, layout = tile_graph(), small_graph(0)
+    for train, valid, what in (
+        ([layout, tile], None, "train"),
+        ([layout, tile], [layout], "train"),
+        ([layout, tile], 0.25, "train"),
+        (Both(layout, tile), None, "train"),
+        ([tile, tile], None, "train"),
+        (layout, [small_graph(1), tile], "valid"),
+        (layout, [tile, small_graph(1)], "valid"),
+    ):
+        for checkpoints in (None, tmp_path):
+            r = small_ranker(steps=4)
+            with pytest.raises(tg.DataError, match=f"^{what}: kernel_00: .* found a TileGraph.*tg.Routed"):
+                r.fit(train, valid, verbose=False, checkpoint_dir=checkpoints)
+            assert not r.fitted
+    with pytest.raises(tg.DataError, match="^train: kernel_00: .* found a TileGraph"):
+        tg.train_seeds(train=[layout, tile], seeds=2, steps=2, verbose=False)
     with pytest.raises(tg.DataError, match="found a TileGraph"):
         r.fit(tile, verbose=False)
+
+
+@pytest.mark.parametrize("recipe", ["eighth-lightgbm", "eleventh-lightgbm"])
+def test_trees_refuse_graphs_of_the_other_kind(recipe):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    with pytest.raises(tg.DataError, match="^train: kernel_00: .* found a TileGraph"):
+        tg.Ranker(recipe, steps=2).fit([small_graph(0), tile_graph()], verbose=False)
+
+
+class Both:
+    """A sequence that reads its graphs when asked."""
+
+    def __init__(self, *graphs):
+        self.graphs = graphs
+
+    def __len__(self):
+        return len(self.graphs)
+
+    def __getitem__(self, i):
+        return self.graphs[i]
+
+
+def test_the_warning_of_graphs_left_out_comes_once_for_all_seeds():
+    bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
+    with pytest.warns(UserWarning, match="1 graph left out of the fit: bare: ") as told:
+        tg.train_seeds(train=[small_graph(0), bare], seeds=2, steps=3, verbose=False)
+    assert len(told) == 1
 
 
 def test_a_runtime_of_zero_is_named():

@@ -96,6 +96,33 @@ def test_pyright(tmp_path):
     assert not without_types(types)
 
 
+MISTAKES = """import tpugraphs as tg
+tg.Ranker("first-layout", leraning_rate=1e-3)
+tg.Ranker("first-layout", learning_rate="fast")
+tg.train_seeds("first-layout", tg.sample("alexnet"), widht=32)
+name: str = input()
+tg.Ranker(name, steps=3)
+tg.load_ranker("r.safetensors").adapt(tg.sample("alexnet"), steps=3, anchor=0.2)
+"""
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_mistake_in_a_field_is_named_in_a_short_message(checker, tmp_path):
+    """Not in a list of all overloads with all fields, of 6,000 characters."""
+    pytest.importorskip(checker, reason=f"needs {checker}: pip install '.[dev]'")
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = ["mypy", "--strict", "--config-file=", "--no-error-summary"]
+    command = command if checker == "mypy" else ["pyright", "--pythonpath", sys.executable]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, "mistakes.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    wrong = {int(line) for line in re.findall(r"mistakes\.py:(\d+)[^\n]* error", done.stdout)}
+    assert wrong == {2, 3, 4} and len(done.stdout) < 3500, done.stdout
+    for name in ("leraning_rate", "learning_rate", "widht"):
+        assert re.search(rf"\"{name}\" (to|of type) \"", done.stdout), done.stdout
+
+
 # What mypy says of cells that are right, or wrong on purpose.
 EXPECTED = {
     r'incompatible type "dict\[str, function\]"': "scorers in a dict lose their types",

@@ -7,7 +7,7 @@ import models
 import numpy as np
 import pytest
 import safetensors.numpy
-from rankers import FIELDS, small_graph, small_ranker
+from rankers import FIELDS, small_graph, small_ranker, small_wide
 
 import tpugraphs as tg
 from tpugraphs.network import weights
@@ -272,46 +272,55 @@ def theirs_of(array, order):
 
 @pytest.mark.parametrize("recipe", OTHERS)
 def test_weights_of_other_solutions(recipe, tmp_path):
-    fields = {"late_norm": "configs", "trainable_scale": False} if recipe.startswith("sixth") else {}
-    ranker, known = tg.Ranker(recipe, preset="full", seed=1, **fields), get_recipe(recipe)
+    known = get_recipe(recipe)
+    ranker = tg.Ranker(recipe, preset="full", seed=1, **known.published_fields)
     order = known.published_order(ranker.fields)
     given = {
         weights.published_name(known, name): theirs_of(view, order.get(name, {}))
         for name, view in ranker.parameters.items()
     }
+    given = {name: array.T if name.endswith("/kernel") else array for name, array in given.items()}
     assert len(given) == len(ranker.parameters) and set(order) <= set(ranker.parameters)
     rng, scalers = np.random.default_rng(0), {}
-    if recipe.startswith("sixth"):
+    if recipe.startswith(("sixth", "official")):
         scalers["scaler"] = rng.normal(size=140), rng.uniform(1, 2, 140)
+    if recipe in ("sixth-tile", "official-tile"):
+        scalers["config_scaler"] = rng.normal(size=24), rng.uniform(1, 2, 24)
+    if recipe.startswith("sixth"):
         given |= {
             "node_feat_std": np.ones((1, 140)),
             "early_mlp.1.bias": np.ones(256),
             "norm.3.weight": np.ones(256),
         }
+    if recipe == "seventh-gst":
+        scalers["scaler"] = rng.normal(size=140), rng.uniform(1, 2, 140)
     if recipe == "sixth-tile":
-        scalers["config_scaler"] = rng.normal(size=24), rng.uniform(1, 2, 24)
         given["config_feat_mean"] = np.ones((1, 24))
-    read = tg.Ranker.from_torch(given, **fields, **scalers)
+    if recipe == "fifth-tile":  # has the names and shapes of fifth-dimension
+        assert tg.Ranker.from_torch(given).recipe == "fifth-dimension"
+    chosen = {"recipe": recipe} if recipe == "fifth-tile" else {}
+    read = tg.Ranker.from_torch(given, **chosen, **scalers)
     assert read.recipe == recipe and read.pipeline.node_padding == 0
     for name, view in ranker.parameters.items():
         np.testing.assert_array_equal(read.parameters[name], view)
     graph = madeup.graph("kernel_00") if read.kind == "tile" else small_graph()
+    graph = small_wide() if recipe == "third-layout" else graph
     scores = read.predict(graph)
     assert np.isfinite(scores).all() and np.ptp(scores) > 0
     read.save(tmp_path / "r.safetensors")
     assert (tg.Ranker.load(tmp_path / "r.safetensors").predict(graph) == scores).all()
     with pytest.raises(tg.CheckpointError, match="not expected: early_mlp.9"):
-        tg.Ranker.from_torch({**given, "early_mlp.9": np.ones(2)}, recipe, **fields, **scalers)
+        tg.Ranker.from_torch({**given, "early_mlp.9": np.ones(2)}, recipe, **scalers)
     if not scalers:
         with pytest.raises(tg.ConfigError, match="needs no constants"):
-            tg.Ranker.from_torch(given, scaler=constants())
+            tg.Ranker.from_torch(given, recipe, scaler=constants())
 
 
 def test_a_trainable_scale_was_never_published():
     with pytest.raises(
         tg.RecipeError, match="no published weights are known for its scale.weight, with these"
     ):
-        tg.Ranker.from_torch({"early_mlp.0.weight": np.ones((2, 2))})
+        tg.Ranker.from_torch({"early_mlp.0.weight": np.ones((2, 2))}, trainable_scale=True)
 
 
 def test_old_files_that_ask_for_0_keep_their_layout(tmp_path):
@@ -326,3 +335,18 @@ def test_old_files_that_ask_for_0_keep_their_layout(tmp_path):
     feat = graph.node_feat.copy()
     feat[:, 134:] = tg.kernels.layout_digits(feat)
     assert (old.predict(graph) == new.predict(graph.replace(node_feat=feat))).all()
+
+
+def test_tensors_are_read_or_refused_as_the_bridge_does():
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    given = {name: torch.from_numpy(array).bfloat16() for name, array in published().items()}
+    given = {name: tensor.requires_grad_() for name, tensor in given.items()}
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    for name, view in ranker.parameters.items():
+        theirs = given[weights.published_name(ranker.network.recipe, name)]
+        assert np.array_equal(view, theirs.detach().float().numpy().reshape(view.shape)), name
+    name = next(name for name in given if given[name].ndim == 2)
+    freed = torch.ones(given[name].shape)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(tg.CheckpointError, match=f"{name}.*storage was freed"):
+        tg.Ranker.from_torch({**given, name: freed}, scaler=constants(), **SIZES)

@@ -232,10 +232,10 @@ def test_what_cannot_be_measured_is_said():
         (lambda: tg.xla.collect(lambda x: x, shape), "expected arrays to run with, found a jax.ShapeDtypeStruct"),
         (lambda: tg.xla.collect(lambda x: x, gone), "cannot be read: .*deleted"),
         (lambda: tg.xla.collect(softmax, X, W, space="tile"), "space: expected one of options, "),
-        (lambda: tg.xla.collect(softmax, X, W, rounds=1), "rounds: expected a whole number, 2 or more"),
-        (lambda: tg.xla.collect(softmax, X, W, passes=0), "passes: expected a whole number, 1 or more"),
+        (lambda: tg.xla.collect(softmax, X, W, rounds=1), "rounds: expected a whole number of at least 2"),
+        (lambda: tg.xla.collect(softmax, X, W, passes=0), "passes: expected a whole number of at least 1"),
         (lambda: tg.xla.collect(softmax, X, W, n_configs=True), "n_configs: expected a whole number"),
-        (lambda: tg.xla.collect(softmax, X, W, seed=-1), "seed: expected a whole number, 0 or more"),
+        (lambda: tg.xla.collect(softmax, X, W, seed=-1), "seed: expected a whole number of at least 0"),
         (lambda: tg.xla.collect(softmax, X, W, timeout=0), "timeout: expected a number above 0"),
         (lambda: tg.xla.collect(softmax, X, W, tolerance=float("nan")), "tolerance: expected a number"),
         (lambda: tg.xla.collect(softmax, X, W, out="x.csv"), "out: expected a name that ends in .npz or .tgpack"),
@@ -591,36 +591,126 @@ def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
             tg.xla.collect(softmax, X, W, **{**fields, "rounds": 5})
 
 
-def test_journals(tmp_path, monkeypatch):
-    journal = collecting._Journal(tmp_path / "g.npz", "mine")
-    assert journal.read(["a", "b"]) == []
-    journal.start(["a", "b"], [[1.0, 2.0]])
-    journal.add([float("nan"), 3.0])
-    whole = journal.path.read_text()
-    found = journal.read(["a", "b"])
-    assert found[0] == [1.0, 2.0] and np.isnan(found[1][0]) and found[1][1] == 3.0
-    assert journal.read(["b", "a"]) == journal.read(["a"]) == []
-    assert collecting._Journal(tmp_path / "g.npz", "yours").read(["a", "b"]) == []
-    for text, rounds in (
-        (whole + "[4.0, 5", 2), (whole[:-2], 1), (whole + "[4.0]\n", 2), (whole + '["x", 1.0]\n', 2),
-        ("[]\n" + whole, 0), ("", 0), ("\0\0\n", 0), (json.dumps({"digest": "mine", "programs": 2}), 0),
-    ):  # fmt: skip
-        journal.path.write_text(text)
-        assert len(journal.read(["a", "b"])) == rounds, text
-    journal.path.write_text(whole)
+def journal(out, digest="mine"):
+    found = collecting._Journal(out)
+    found.read(digest)
+    return found
 
-    def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        journal.start(["a", "b"], [])
-    assert journal.path.read_text() == whole  # rounds of before are not lost
-    nowhere = collecting._Journal(None, "mine")
-    nowhere.start(["a"], [])
-    nowhere.add([1.0])
-    nowhere.remove()
-    assert nowhere.read(["a"]) == []
+def test_journals(tmp_path):
+    out = tmp_path / "g.npz"
+    written = journal(out)
+    assert written.start(["a", "b"]) == []
+    written.add(1, [1.0, 2.0])
+    written.add(2, [float("nan"), 3.0])
+    whole = written.path.read_text()
+    assert [json.loads(line)["digest"] for line in whole.splitlines()] == ["mine"] * 3
+    for cut in ("", '{"digest": "mi', "\0\0"):  # the last line was being written when the machine stopped
+        written.path.write_text(whole + cut)
+        found = journal(out).start(["a", "b"])
+        assert found[0] == [1.0, 2.0] and np.isnan(found[1][0]) and found[1][1] == 3.0
+        assert written.path.read_text() == whole
+    for cut in (whole[:-2], ""):
+        written.path.write_text(cut)
+        assert len(journal(out).start(["a", "b"])) == cut.count("\n") // 2
+    with pytest.warns(UserWarning, match="g.npz.journal: other programs than before: measured again"):
+        assert journal(out).start(["b", "a"]) == []
+    nowhere = journal(None)
+    with nowhere.held():
+        assert nowhere.start(["a"]) == []
+        nowhere.add(1, [1.0])
+        nowhere.remove()
+
+
+def test_journals_of_earlier_versions_continue(tmp_path):
+    """Their rounds are lists alone."""
+    (tmp_path / "g.npz.journal").write_text('{"digest": "mine", "programs": ["a"]}\n[1.0]\n[NaN]\n')
+    old = journal(tmp_path / "g.npz")
+    assert len(old.start(["a"])) == 2
+    old.add(3, [3.0])
+    assert journal(tmp_path / "g.npz").start(["a"])[::2] == [[1.0], [3.0]]
+
+
+HEAD = '{"digest": "mine", "programs": ["a"]}'
+ROUND = '{"digest": "mine", "round": 1, "seconds": [1.0]}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            [HEAD.replace("mine", "theirs"), ROUND],
+            "line 1: rounds of another measurement; call with the same",
+        ),
+        ([ROUND], "line 1: expected the programs of a measurement"),
+        (["[]", HEAD], "line 1: expected the programs"),
+        (["[" * 10**5], "line 1: expected the programs"),
+        ([HEAD, ROUND.replace("mine", "theirs")], "line 2: of another measurement than line 1"),
+        ([HEAD, ROUND, HEAD], "line 3: expected round 2, found None"),
+        ([HEAD, ROUND, ROUND], "line 3: expected round 2, found 1"),
+        ([HEAD, ROUND.replace("1,", "2,")], "line 2: expected round 1, found 2"),
+        ([HEAD, "\0\0", ROUND], "line 2: not a round"),
+        ([HEAD, ROUND, "[1.0, 2.0]"], "line 3: expected 1 time in seconds"),
+        ([HEAD, '["x"]'], "line 2: expected 1 time"),
+        ([HEAD, "[-1.0]"], "line 2: expected 1 time"),
+        ([HEAD, "[Infinity]"], "line 2: expected 1 time"),
+        ([HEAD, "[]"], "line 2: expected 1 time"),
+    ],
+)
+def test_a_lying_journal_is_named_by_file_and_line(lines, message, tmp_path):
+    path = tmp_path / "g.npz.journal"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises((tg.DataError, tg.ConfigError), match=f"g.npz.journal: {message}.*remove the file"):
+        journal(tmp_path / "g.npz")
+    assert path.read_text().splitlines() == lines
+
+
+def test_a_lying_journal_is_named_before_anything_is_compiled(tmp_path, monkeypatch):
+    (tmp_path / "g.npz.journal").write_text('{"digest": "theirs", "programs": ["a"]}\n')
+    monkeypatch.setattr(Child, "compile", None)
+    with pytest.raises(tg.ConfigError, match=r"g\.npz\.journal: line 1: rounds of another measurement"):
+        tg.xla.collect(softmax, X, W, **QUICK, n_configs=2, out=tmp_path / "g.npz")
+
+
+def test_two_processes_never_share_a_journal(tmp_path):
+    """The second says so at once, and the times of the first are its own."""
+    script = """
+import sys, jax, numpy as np, tpugraphs as tg
+functions = {"tanh": jax.numpy.tanh, "sort": jax.numpy.sort}
+given = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+how = {"rounds": int(sys.argv[3]), "passes": 1, "least": 1e-4, "verbose": False, "n_configs": 2}
+tg.xla.collect(functions[sys.argv[1]], given, name=sys.argv[1], out=sys.argv[2], **how)
+"""
+    out, kept = tmp_path / "g.npz", tmp_path / "g.npz.journal"
+
+    def started(name, rounds):
+        return subprocess.Popen(
+            [sys.executable, "-c", script, name, out, rounds], stderr=subprocess.PIPE, text=True
+        )
+
+    first = started("tanh", "1000000")
+    try:
+        while first.poll() is None and (not kept.exists() or kept.read_text().count("\n") < 4):
+            time.sleep(0.05)
+        second = started("sort", "3")
+        _, said = second.communicate(timeout=120)
+        text = f"ConfigError: {kept}: another measurement is using this file now"
+        assert second.returncode == 1 and text in said, said
+        assert first.poll() is None
+        before = kept.read_text()
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=120)
+    finally:
+        first.kill()
+        first.wait()
+    assert kept.read_text().startswith(before) and os.listdir(tmp_path) == [kept.name]
+    head, *rounds = map(json.loads, kept.read_text().splitlines())
+    assert {line["digest"] for line in rounds} == {head["digest"]} and len(rounds) >= 3
+    third = started("tanh", "3")
+    assert third.wait(120) == 0 and os.listdir(tmp_path) == [out.name]
+    expected = [float(f"{seconds * 1e9:.4g}") for line in rounds[:3] for seconds in line["seconds"]]
+    assert set(tg.load(out).repeats.ravel()) == set(expected)
+    third.communicate()
 
 
 # --- hashes and outputs ------------------------------------------------------------------------------------------

@@ -122,6 +122,37 @@ class Graph:
     ) -> Graph: ...
     def cut(self, nodes: int, /) -> tuple[Graph, ...]: ...
 
+def config_table(
+    node_feat: NDArray[np.float32],
+    graph_feat: NDArray[np.float32] | None,
+    config_feat: NDArray[np.float32] | None,
+    digits: NDArray[np.int8],
+    /,
+) -> NDArray[np.float32]: ...
+def layout_table(
+    node_feat: NDArray[np.float32],
+    node_opcode: NDArray[np.uint8] | None,
+    edge_index: NDArray[np.int64],
+    config_nodes: NDArray[np.int64],
+    digits: NDArray[np.int8],
+    bins: int,
+    /,
+) -> NDArray[np.float32]: ...
+
+@final
+class Forest:
+    text: str
+    columns: NDArray[np.int64]
+    trees: int
+    width: int
+    binary: bool
+    def __new__(cls, text: str, columns: NDArray[np.int64], width: int) -> Forest: ...
+    def scores(self, rows: NDArray[np.float32], trees: int, chances: bool = False) -> NDArray[np.float64]: ...
+    def against(
+        self, rows: NDArray[np.float32], others: NDArray[np.float32], trees: int, /
+    ) -> NDArray[np.float32]: ...
+    def gains(self, trees: int, /) -> NDArray[np.float64]: ...
+
 @final
 class Prepare:
     fitted: bool

@@ -7,8 +7,31 @@ from collections.abc import Iterable
 from typing import Self
 
 
+def printable(text: str, keep: str = "\n") -> str:
+    r"""Escape what a terminal would obey: names come from others, and control sequences may stand in them.
+
+    Parameters
+    ----------
+    text : str
+        For people.
+    keep : str
+        Characters that stay although they print nothing.
+
+    Returns
+    -------
+    str
+        The text with ``\x1b`` in place of that character, and likewise for all that do not print.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
 class Error(Exception):
     """Base class of all errors that tpugraphs raises on purpose."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class DataError(Error, ValueError):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, names
 from tpugraphs.errors import ConfigError, ShapeError
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 
 __all__ = [
@@ -173,7 +174,7 @@ def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
     ConfigError
         k below 1.
     """
-    return _core.top_k_slowdown(*_pair(scores, runtimes), k)
+    return _core.top_k_slowdown(*_pair(scores, runtimes), check_whole("k", k, 1))
 
 
 def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
@@ -195,7 +196,7 @@ def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
     float
         In (0, 1].
     """
-    return _core.ndcg(*_pair(scores, runtimes), k)
+    return _core.ndcg(*_pair(scores, runtimes), check_whole("k", k, 1))
 
 
 def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
@@ -258,7 +259,7 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
     return places
 
 
-VALIDATION = {"tau": kendall_tau, "top5": tile_score, "mean50": top_mean_score}
+VALIDATION = {"tau": kendall_tau, "opa": opa, "top5": tile_score, "mean50": top_mean_score}
 """What the best parameters of a fit may be chosen by, greater is better: see `tpugraphs.Ranker.metric`."""
 
 

@@ -19,7 +19,7 @@ TITLE = "Scoring"
 ABOUT = (
     "Microseconds per config to score all configs of a workload at once, without dropout and gradients. "
     "f32 and bf16 are compared with PyTorch's f32 and bf16 (autocast, inference mode), int8 with our "
-    "bf16."
+    "bf16, trees with LightGBM."
 )
 DEFAULT = ("S", "M", "L64")
 REQUIRED = {"f32": 5.0, "bf16": 5.0}
@@ -73,12 +73,54 @@ def stream(path: str, threads: int) -> dict[str, Any]:
     }
 
 
+def trees(rows: int, threads: int, rounds: int, budget: float) -> dict[str, Any]:
+    """Seconds to sum 300 trees over a table of 50 columns, by side; and whether the bits are equal."""
+    import lightgbm
+
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    x = np.random.default_rng(0).normal(size=(rows, 50)).astype(np.float32)
+    options = {"num_leaves": 63, "verbosity": -1, "num_threads": threads}
+    booster = lightgbm.train(options, lightgbm.Dataset(x, x[:, 0] * x[:, 1] + x[:, 2]), 300)
+    forest = _core.Forest(booster.model_to_string(), np.arange(50), 50)
+    sides = {
+        "ours": lambda: forest.scores(x, 300),
+        "peer": lambda: booster.predict(x, raw_score=True, num_threads=threads),
+    }
+    equal = bool((sides["ours"]() == sides["peer"]()).all())
+    return {"times": timing.race(sides, rounds, budget), "equal": equal}
+
+
 def run(context: Context) -> Iterator[Record]:
     default = ["tiny"] if context.quick else list(DEFAULT)
     for name in filter(context.can, context.workloads or default):
         with context.attempt(f"score {name}"):
             yield from _workload(context, name)
+    if context.peers:
+        with context.attempt("score trees"):
+            yield _trees(context)
     yield _stream(context)
+
+
+def _trees(context: Context) -> Record:
+    rows = 2_000 if context.quick else 100_000
+    threads, rounds, budget = context.threads, context.rounds, context.budget
+    found = context.call(
+        "sections.score:trees", rows=rows, threads=threads, rounds=rounds, budget=budget
+    ).value
+    times = found["times"]
+    return Record(
+        "score",
+        "trees",
+        timing.scaled(timing.median(times, "ours"), 1e6 / rows),
+        timing.scaled(timing.median(times, "peer"), 1e6 / rows),
+        "LightGBM",
+        "us/config",
+        timing.ratio(times, "ours", "peer"),
+        notes="300 trees of 63 leaves; " + ("the same bits" if found["equal"] else "other bits"),
+        facts={"rows": rows, "kind": "score"},
+    )
 
 
 def _workload(context: Context, name: str) -> Iterator[Record]:

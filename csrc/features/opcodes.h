@@ -11,7 +11,7 @@
    their numbers. */
 extern const char tg_opcode_names[];
 
-enum { TG_OPCODE_CONVOLUTION = 26, TG_OPCODE_DOT = 34 };
+enum { TG_OPCODE_CONVOLUTION = 26, TG_OPCODE_DOT = 34, TG_OPCODE_RESHAPE = 75 };
 
 /* Finds a number by its name. */
 typedef struct tg_opcode_table {

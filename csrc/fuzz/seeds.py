@@ -11,6 +11,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 import hlo_files
+import tree_models
 from broken import npz
 
 out = Path(sys.argv[1])
@@ -164,3 +165,13 @@ for style, writer in enumerate((hlo_files.Writer(), hlo_files.Writer(packed=Fals
             "chain": writer.module(hlo_files.chain()),
         }.items():
             (programs / f"{name}_{style}_{seed}").write_bytes(raw)
+
+models = out / "corpus_modeltext"
+models.mkdir(parents=True, exist_ok=True)
+for name, text in {
+    "small": tree_models.SMALL,
+    "chain": tree_models.chain(20).replace("max_feature_idx=0", "max_feature_idx=2"),
+    "linear": tree_models.SMALL.replace("is_linear=0", "is_linear=1"),
+    "mean": tree_models.SMALL.replace("feature_names", "average_output\nfeature_names"),
+}.items():
+    (models / name).write_text(text, newline="")

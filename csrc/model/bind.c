@@ -86,6 +86,7 @@ tg_exec *tg_bound_call(const tg_binding *bind, int event, int b) {
     e->whole_nodes = step->info.whole_nodes;
     e->training = bind->training && bind->pass->dscores == NULL;
     e->key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)(first_entry(bind->pass) + b));
+    e->batch_key = tg_key(~bind->pass->key, (uint64_t)ev->step);
     bind_inputs(bind, ev, b, e);
     bind_params(bind, ev, b, e);
     if (ev->from >= 0) e->from = tg_bound_call(bind, ev->from, b);

@@ -1,5 +1,5 @@
-/* The digits of a config as numbers, times `scale`: y(N,C,P), 0 at nodes that are not configurable, or y(K,C,P) of the
-   configurable nodes alone. A layout of six digits lists dimensions; as `positions` column t is the place of dimension t
+/* The digits of a config as numbers, plus `shift`, times `scale`: y(N,C,P), 0 at nodes that are not configurable, or
+   y(K,C,P) of the configurable nodes alone. A layout of six digits lists dimensions; as `positions` column t is the place of dimension t
    in it, -1 where it is not listed. */
 #include "features/schema.h"
 #include "ops/op.h"
@@ -11,7 +11,7 @@ enum { DIGITS, POSITIONS };
 
 typedef struct attrs {
     int of, form;
-    double scale;
+    double scale, shift;
 } attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
@@ -20,6 +20,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (a->form == POSITIONS && p->digit_cols % TG_LAYOUT_DIGITS != 0)
         return tg_fail(err, TG_E_RECIPE, "%d digit%s cannot be cut into layouts of %d", p->digit_cols,
                        TG_S(p->digit_cols), TG_LAYOUT_DIGITS);
+    if (a->form == POSITIONS && a->shift != 0)
+        return tg_fail(err, TG_E_RECIPE, "shift is of the digits themselves: it needs form=digits");
     p->out = (tg_shape){a->of == NODES ? TG_SPACE_NODE_CONFIG : TG_SPACE_CONFIG_NODE_CONFIG, p->digit_cols};
     return TG_OK;
 }
@@ -29,11 +31,12 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
     c->work += (double)tg_rows(e->slate, e->out.space) * e->out.cols;
 }
 
-static void write_digits(const int8_t *digits, int P, float scale, float *y) {
-    for (int p = 0; p < P; p++) y[p] = scale * (float)digits[p];
+static void write_digits(const int8_t *digits, int P, float scale, float shift, float *y) {
+    for (int p = 0; p < P; p++) y[p] = scale * ((float)digits[p] + shift);
 }
 
-static void write_positions(const int8_t *digits, int P, float scale, float *y) {
+static void write_positions(const int8_t *digits, int P, float scale, float shift, float *y) {
+    (void)shift;
     for (int p = 0; p < P; p++) y[p] = -scale;
     for (int p = 0; p < P; p++) {
         const int begin = p - p % TG_LAYOUT_DIGITS, dimension = digits[p];
@@ -52,7 +55,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
         if (k < 0) memset(to, 0, (size_t)rows * (size_t)P * sizeof *to);
         for (int i = 0; k >= 0 && i < rows; i++) {
             const int8_t *digits = tg_digits_at(e->slate, k, t->from + i);
-            (a->form == DIGITS ? write_digits : write_positions)(digits, P, (float)a->scale,
+            (a->form == DIGITS ? write_digits : write_positions)(digits, P, (float)a->scale, (float)a->shift,
                                                                  to + (int64_t)i * P);
         }
     }
@@ -63,7 +66,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static float slope_of(const attrs *a, int p, int v, const float *dy) {
     const int digit = v - 2, place = p % TG_LAYOUT_DIGITS;
     if (v == 0) return 0.0f;
-    if (a->form == DIGITS) return (float)digit * dy[p];
+    if (a->form == DIGITS) return ((float)digit + (float)a->shift) * dy[p];
     return digit < 0 || digit >= TG_LAYOUT_DIGITS ? 0.0f : (float)(place + 1) * dy[p - place + digit];
 }
 
@@ -92,7 +95,9 @@ const tg_op tg_op_config_columns = {
                         "which rows: all nodes, or configurable ones"),
               TG_CHOICE(attrs, form, DIGITS, "digits|positions",
                         "the digits themselves, or the place of every dimension in each layout"),
-              TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")},
+              TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor"),
+              TG_REAL(attrs, shift, 0, -1e6, 1e6,
+                      "digits: what is added to them before, where nodes are configurable")},
     .flags = TG_NEEDS_DIGITS | TG_NEEDS_CONFIG_NODES,
     .plan = plan,
     .carve = carve,

@@ -4,7 +4,7 @@
    bias once per graph, T(18,8,O) = weight's config columns times the embedding table (8,D), and y(n,c) =
    base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere.
    Rows h(K,F) of the configurable nodes alone give y(K,C,O). Digits as numbers are an embedding with one fixed
-   column: the digit times a scale, and 0 where nothing is configurable. With `learn_scale` the P digits of a node
+   column: the digit plus a shift times a scale, and 0 where nothing is configurable. With `learn_scale` the P digits of a node
    have a learnt factor each, with which their columns of the weight are multiplied. */
 #include "ops/op.h"
 
@@ -15,7 +15,7 @@ enum { EMBEDDED, NUMBERS };
 
 typedef struct attrs {
     int out, column, cols, stats, init, values, learn_scale, use_bias;
-    double scale;
+    double scale, shift;
 } attrs;
 
 /* Columns of a digit. */
@@ -32,6 +32,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (p->makes_stats && !nodes) return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
     if (a->learn_scale && a->values != NUMBERS)
         return tg_fail(err, TG_E_RECIPE, "learn_scale is of digits as numbers: it needs values=numbers");
+    if (a->shift != 0 && a->values != NUMBERS)
+        return tg_fail(err, TG_E_RECIPE, "shift is of digits as numbers: it needs values=numbers");
     tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init);
     if (!a->use_bias) p->params[BIAS] = (tg_param_spec){.name = NULL};
     if (a->learn_scale)
@@ -99,11 +101,12 @@ static const float *embedding(const tg_exec *e, const room *r) {
 
 /* The config columns of the weight, by digit, times the learnt factors; and the numbers. */
 static void turn_weight(const tg_exec *e, const room *r) {
-    const double scale = e->w[DIGIT_SCALE] != NULL ? 1.0 : ((const attrs *)e->attrs)->scale;
+    const attrs *a = e->attrs;
+    const double scale = e->w[DIGIT_SCALE] != NULL ? 1.0 : a->scale;
     e->k->turn(r->O, r->P * r->D, e->w[WEIGHT] + r->column, r->wide, r->wt, r->O, 0);
     if (e->w[DIGIT_SCALE] != NULL) e->k->scale_rows(r->P, r->O, r->wt, r->O, e->w[DIGIT_SCALE], r->wt, r->O);
     for (int v = 0; r->numbers != NULL && v < r->V; v++)
-        r->numbers[v] = v == 0 ? 0.0f : (float)(scale * (v - 2));
+        r->numbers[v] = v == 0 ? 0.0f : (float)(scale * (v - 2 + a->shift));
 }
 
 /* The tables and the sum of their rows 0 */
@@ -254,7 +257,9 @@ const tg_op tg_op_config_linear = {
     .name = "config_linear",
     .doc =
         "Linear layer over a node's columns and the digits of its config, embedded or plain, factorised into "
-        "look-ups; of all nodes or of the configurable ones.",
+        "look-ups; of all nodes or of the configurable ones. Columns of the weight: those of h before "
+        "`column`, "
+        "those of the first digit, of the second and so on, the other ones of h.",
     .inputs = {{"h", TG_IN(NODE) | TG_IN(CONFIG_NODE), 0}},
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table", [DIGIT_SCALE] = "digit_scale"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
@@ -264,10 +269,11 @@ const tg_op tg_op_config_linear = {
                              "what a digit stands for: its row of a table, or itself", "embedded", "table"),
               TG_REAL(attrs, scale, 1, 1e-6, 1e6,
                       "factor of digits as numbers; its initial value, if it is learnt"),
+              TG_REAL(attrs, shift, 0, -1e6, 1e6,
+                      "numbers: what is added to the digits before, where nodes are configurable"),
               TG_FLAG(attrs, learn_scale, "numbers: every digit of a node has a learnt factor, digit_scale"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
-              TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
-                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform"),
+              TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS, TG_LINEAR_INITS_DOC),
               TG_FLAG_ON(attrs, use_bias, "there is a bias")},
     .flags = TG_NEEDS_DIGITS,
     .fixes_dy = TG_FIXED_IN_TILES,

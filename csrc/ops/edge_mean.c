@@ -1,11 +1,12 @@
 /* Messages from neighbours, each with a weight (none: 1), per config:
        mean   y_i = sum of w_e x_j / s_i,   s_i = max(sum of w_e, eps)
        sum    y_i = sum of w_e x_j
+       share  y_i = sum of x_j / d_j,   d_j = max(number of edges into j, eps)
    over the edges e from j into i; 0 without edges. */
 #include "ops/op.h"
 
 enum { X, WEIGHT };
-enum { MEAN, SUM };
+enum { MEAN, SUM, SHARE };
 enum { SCALE }; /* saved, of a weighted mean: 1 / s_i, with a minus where s_i is eps */
 
 typedef struct attrs {
@@ -18,6 +19,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->out = p->in[X];
     p->makes_stats = a->stats;
     if (p->n_in < 2) return TG_OK;
+    if (a->kind == SHARE) return tg_fail(err, TG_E_RECIPE, "expected no weight with kind \"share\"");
     if (p->in[WEIGHT].cols != 1)
         return tg_fail(err, TG_E_RECIPE, "weight must have one column, found %d", p->in[WEIGHT].cols);
     p->needs_in = 3;
@@ -28,7 +30,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 typedef struct room {
     int F, per, E; /* columns, rows of a node, edges of the graph */
     const tg_csr *senders, *receivers;
-    float *scale;   /* (N) backward: 1 / s_i */
+    float *scale;   /* (N) backward of weights: 1 / s_i; share: 1 / d_j */
     float *dweight; /* backward: by number of an edge, both directions one behind the other */
     float *dots;    /* of a thread: (edges of a node) */
 } room;
@@ -45,8 +47,8 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
                 .senders = s->senders[a->direction],
                 .receivers = s->receivers[a->direction]};
     c->work += (back ? 4.0 : 2.0) * r->senders->E * r->per * r->F;
+    if (a->kind == SHARE || (back && weighted(e))) r->scale = tg_carve(c, TG_SHARED, s->N);
     if (!back || !weighted(e)) return;
-    r->scale = tg_carve(c, TG_SHARED, s->N);
     r->dweight = tg_carve(c, TG_SHARED, r->senders->E);
     r->dots = tg_carve(c, TG_SCRATCH, r->senders->max_degree);
 }
@@ -80,6 +82,15 @@ static float scale_of(const tg_edges *node, double eps) {
     return (float)(sum > eps ? 1 / sum : -1 / eps);
 }
 
+/* Every sender divides what it sends by its own degree. */
+static void begin_shares(const tg_exec *e) {
+    const attrs *a = e->attrs;
+    const float *inverse = e->slate->inv_degree[a->direction];
+    const room *r = (const room *)e->room;
+    for (int64_t v = 0; a->kind == SHARE && v < e->slate->N; v++)
+        r->scale[v] = inverse[v] > 0 && (double)inverse[v] * a->eps < 1 ? inverse[v] : (float)(1 / a->eps);
+}
+
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const attrs *a = e->attrs;
     const room *r = (const room *)e->room;
@@ -92,6 +103,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
         } else if (a->kind == MEAN) {
             node.scale = e->slate->inv_degree[a->direction][v];
         }
+        if (a->kind == SHARE) node.by_node = r->scale;
         e->k->edge_sum(&node, y + (int64_t)at * r->F, 0);
     }
     tg_stats_tile(e, t, y);
@@ -100,6 +112,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void begin_back(const tg_exec *e) {
     const attrs *a = e->attrs;
     const room *r = (const room *)e->room;
+    begin_shares(e);
     for (int64_t v = 0; weighted(e) && v < e->slate->N; v++) {
         const float scale = a->kind == SUM ? 1.0f : e->saved[SCALE][v];
         r->scale[v] = scale < 0 ? -scale : scale;
@@ -128,14 +141,18 @@ static void backward_receivers(const tg_exec *e, const tg_tile *t, const float *
     }
 }
 
-/* Over the nodes that edges come from: dx_j = sum of w_e dy_i / s_i */
+/* Over the nodes that edges come from: dx_j = sum of w_e dy_i / s_i, or of dy_i / d_j */
 static void backward_senders(const tg_exec *e, const tg_tile *t, const float *dy) {
     const attrs *a = e->attrs;
     const room *r = (const room *)e->room;
     (void)dy;
     for (int at = 0; e->dx[X] != NULL && at < t->rows; at += r->per) {
         tg_edges node = edges_of(e, t, r->receivers, at, e->dy);
-        node.by_node = weighted(e) ? r->scale : a->kind == MEAN ? e->slate->inv_degree[a->direction] : NULL;
+        if (a->kind == SHARE) node.scale = r->scale[t->item + at / r->per];
+        else
+            node.by_node = weighted(e)       ? r->scale
+                           : a->kind == MEAN ? e->slate->inv_degree[a->direction]
+                                             : NULL;
         e->k->edge_sum(&node, e->dx[X] + (t->row + at) * r->F, e->dx_add[X]);
     }
 }
@@ -155,14 +172,17 @@ const tg_op tg_op_edge_mean = {
     .name = "edge_mean",
     .doc = "Weighted mean or sum of the rows of a node's neighbours.",
     .inputs = {{"x", TG_IN_NODES, 0}, {"weight", TG_IN(EDGE), 1}},
-    .attrs = {TG_CHOICE(attrs, kind, MEAN, "mean|sum", "whether the sum is divided by that of the weights"),
+    .attrs = {TG_CHOICE(
+                  attrs, kind, MEAN, "mean|sum|share",
+                  "whether the sum is divided by that of the weights; share: each row is, by the number "
+                  "of edges into its own node"),
               TG_REAL(attrs, eps, 1e-6, 1e-30, 1e30, "least divisor"),
               TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result")},
     .flags = TG_NEEDS_EDGES,
     .plan = plan,
     .carve = carve,
-    .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
+    .forward = {{.over = TG_OVER_OUTPUT, .begin = begin_shares, .forward = forward}},
     .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward_receivers},
                  {.over = TG_OVER_OUTPUT, .backward = backward_senders},
                  {.over = TG_SPACE_EDGE, .backward = backward_edges}},

@@ -22,7 +22,7 @@ enum { BLOCK = 96 }; /* tokens */
 static const float EPS = 1e-5f;
 
 typedef struct attrs {
-    int tokens, heads, hidden, act, per_column, norm;
+    int tokens, heads, hidden, act, per_column, norm, init;
     double dropout;
 } attrs;
 
@@ -42,10 +42,10 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         (tg_param_spec){NULL, 3 * W, W, TG_INIT_UNIFORM, (float)sqrt(1.5 / W)}; /* Xavier */
     p->params[IN_BIAS] = zeros;
     p->params[IN_BIAS].rows = 3 * W;
-    p->params[OUT_WEIGHT] = tg_weight(W, W, W);
+    tg_add_linear(p, OUT_WEIGHT, W, W, a->init);
     p->params[OUT_BIAS] = zeros;
-    tg_add_linear(p, WEIGHT1, H, W, 0);
-    tg_add_linear(p, WEIGHT2, W, H, 0);
+    tg_add_linear(p, WEIGHT1, H, W, a->init);
+    tg_add_linear(p, WEIGHT2, W, H, a->init);
     p->params[NORM1_WEIGHT] = p->params[NORM2_WEIGHT] = ones;
     p->params[NORM1_BIAS] = p->params[NORM2_BIAS] = zeros;
     p->params[SLOPE] = tg_act_slope(H, a->per_column);
@@ -335,7 +335,8 @@ const tg_op tg_op_encoder_layer = {
               TG_ACT_ATTRS(attrs, TG_ACT_RELU, "activation of the feed-forward layers"),
               TG_CHOICE(attrs, norm, POST, "post|pre",
                         "layer norms after the residual sums, or before the branches"),
-              TG_REAL(attrs, dropout, 0, 0, TG_BELOW_ONE, "chance of dropping, in training")},
+              TG_REAL(attrs, dropout, 0, 0, TG_BELOW_ONE, "chance of dropping, in training"),
+              TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS, TG_LINEAR_INITS_DOC)},
     .flags = TG_RANDOM,
     .plan = plan,
     .carve = carve,

@@ -1,12 +1,13 @@
 /* The digits of a node's layout as numbers, times `scale`, `copies` times next to each other: y(N, 6 copies). Places that
    a layout does not have are -1; so are those of nodes without one. As `positions` column t is the place of dimension t in
-   the layout, -1 where it is not listed. */
+   the layout, -1 where it is not listed. `wrapped` are positions in which the digit -2 of a node without a layout counts
+   from the end, as an index of Python does, and the last place that lists a dimension counts. */
 #include <string.h>
 
 #include "features/schema.h"
 #include "ops/op.h"
 
-enum { DIGITS, POSITIONS };
+enum { DIGITS, POSITIONS, WRAPPED };
 
 typedef struct attrs {
     int copies, form;
@@ -27,9 +28,12 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
 /* Number of column t: its digit, or the place whose digit is t. */
 static int number(const int8_t *digits, int t, int form) {
     if (form == DIGITS) return digits[t] < -1 ? -1 : digits[t];
-    for (int place = 0; place < TG_LAYOUT_DIGITS; place++)
-        if (digits[place] == t) return place;
-    return -1;
+    int found = -1;
+    for (int place = TG_LAYOUT_DIGITS - 1; place >= 0; place--) {
+        const int digit = form == WRAPPED && digits[place] == -2 ? TG_LAYOUT_DIGITS - 2 : digits[place];
+        if (digit == t && (found < 0 || form == POSITIONS)) found = place;
+    }
+    return found;
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
@@ -50,8 +54,10 @@ const tg_op tg_op_layout_columns = {
     .name = "layout_columns",
     .doc = "The digits of a node's own layout as numbers, a column each.",
     .attrs = {TG_INT(attrs, copies, 1, 1, 64, "how often they stand next to each other"),
-              TG_CHOICE(attrs, form, DIGITS, "digits|positions",
-                        "the digits themselves, or the place of every dimension in the layout"),
+              TG_CHOICE(
+                  attrs, form, DIGITS, "digits|positions|wrapped",
+                  "the digits themselves; the place of every dimension in the layout; or these places as "
+                  "the fifth place of the Kaggle competition has them: -2 stands for dimension 4"),
               TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")},
     .flags = TG_NEEDS_LAYOUT,
     .plan = plan,

@@ -196,7 +196,8 @@ typedef struct tg_exec {
     float *ddigits; /* (C,K,D,rows) or NULL: gradient per digit value */
     int ddigits_add;
     int training, whole_nodes;
-    uint64_t key; /* of random numbers: from seed, step and op number */
+    uint64_t key;       /* of random numbers: from seed, step, op number and slate */
+    uint64_t batch_key; /* the same for all slates of a step of training */
     /* Set by tg_place_call and tg_run. */
     const tg_phase *phase; /* that is running */
     float *partials, *tiles;
@@ -438,9 +439,10 @@ tg_param_spec tg_weight(int rows, int cols, int fan_in);
 tg_param_spec tg_glorot(int rows, int cols);
 
 /* Weight (O,F) and bias (O) as parameters `at` and `at` + 1. By default as PyTorch starts them. Xavier-normal: with
-   bias 0.01 (first place). LeCun: uniform, of variance 1/F. */
-#define TG_LINEAR_INITS "default|xavier|lecun"
-enum { TG_LINEAR_DEFAULT, TG_LINEAR_XAVIER, TG_LINEAR_LECUN };
+   bias 0.01 (first place). LeCun: uniform, of variance 1/F. Glorot: Xavier-uniform, the bias as by default. */
+#define TG_LINEAR_INITS     "default|xavier|lecun|glorot"
+#define TG_LINEAR_INITS_DOC "initial weights: PyTorch's, Xavier-normal, LeCun-uniform, Xavier-uniform"
+enum { TG_LINEAR_DEFAULT, TG_LINEAR_XAVIER, TG_LINEAR_LECUN, TG_LINEAR_GLOROT };
 void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init);
 /* Columns of the parameter that is shared under this name, or `otherwise`. */
 int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise);

@@ -27,6 +27,7 @@
     OP(linear_attention)                                                                                     \
     OP(attention)                                                                                            \
     OP(linformer)                                                                                            \
+    OP(cell_columns)                                                                                         \
     OP(dimension_tokens)                                                                                     \
     OP(encoder_layer)                                                                                        \
     OP(pool_tokens)                                                                                          \

@@ -120,6 +120,7 @@ void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init) {
     tg_param_spec *w = &plan->params[at], *b = w + 1;
     *w = tg_weight(O, F, F);
     *b = tg_weight(O, 0, F);
+    if (init == TG_LINEAR_GLOROT) *w = tg_glorot(O, F);
     if (init == TG_LINEAR_LECUN) w->value *= (float)sqrt(3.0);
     if (init != TG_LINEAR_XAVIER) return;
     w->init = TG_INIT_NORMAL;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* -1 if any entry of the lists (columns 31-36, 95-98, 101-104) of node_feat (N,140) is negative, else 0: no list is as
+/* -1 if any entry of the lists (columns 31-36, 95-98, 101-104) of node_feat (N,140), whose rows are ld apart, is negative, else 0: no list is as
    long as its columns in every node of a graph. */
-int tg_list_padding(const float *node_feat, int64_t N);
+int tg_list_padding(const float *node_feat, int64_t ld, int64_t N);
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "features/further.h"
+#include "features/schema.h"
 
 #define TG_ADDRESS(name) &tg_step_##name,
 const tg_prepare_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
@@ -76,11 +78,13 @@ tg_status tg_program_add(tg_program *p, const tg_prepare_step *step, const doubl
     memcpy(use->attr, attr, sizeof use->attr);
     memcpy(use->columns, columns, sizeof use->columns);
     p->whole_configs |= (step->flags & TG_STEP_CONFIGS) != 0;
+    p->further |= (step->flags & TG_STEP_FURTHER) != 0;
     return TG_OK;
 }
 
 static tg_outline as_stored(const tg_program *p) {
-    return (tg_outline){.cols = {p->node_features > 0 ? p->node_features : -1, -1, -1}};
+    const int further = p->further ? TG_EXTRA_FEATURES : 0;
+    return (tg_outline){.cols = {p->node_features > 0 ? p->node_features + further : -1, -1, -1}};
 }
 
 static void set_outline(tg_program *p) {
@@ -95,6 +99,7 @@ tg_status tg_program_close(tg_program *p, tg_error *err) {
     for (int i = 0; i < p->n; i++) {
         tg_use *use = &p->use[i];
         use->whole_configs = p->whole_configs;
+        use->node_features = TG_NODE_FEATURES + (p->further ? TG_EXTRA_FEATURES : 0);
         tg_status status = use->step->plan == NULL ? TG_OK : use->step->plan(use, &before, err);
         if (status != TG_OK) return status;
         if (use->step->outline != NULL) use->step->outline(use, &before, 0);

@@ -12,8 +12,8 @@ typedef struct tg_program {
     int node_features; /* columns that every stored graph has; 0: not known */
     int n;
     tg_use use[TG_PROGRAM_STEPS];
-    tg_outline after; /* the last step */
-    int whole_configs;
+    tg_outline after;           /* the last step */
+    int whole_configs, further; /* a step has the flag TG_STEP_CONFIGS, TG_STEP_FURTHER */
     int fitted;
     int64_t fits, applies, pruned, checked; /* graphs so far, for tests; applied in several threads at once */
 } tg_program;

@@ -137,6 +137,7 @@ typedef struct tg_use {
     int n_states;
     tg_step_state state[TG_STEP_STATES];
     int whole_configs; /* a step of the program reads features of whole configs */
+    int node_features; /* columns that published graphs must have for the program */
 } tg_use;
 
 enum {
@@ -145,7 +146,9 @@ enum {
     TG_STEP_CONFIGS = 2, /* reads features of whole configs */
     TG_STEP_SELECTS = 4, /* the nodes that it keeps or makes are those that later steps are fitted to */
     TG_STEP_CHANGES = 8, /* likewise the features that it makes; it learns nothing itself */
-    TG_STEP_CUTS = 16    /* what it says is carried out on the graph that is prepared */
+    TG_STEP_CUTS = 16,   /* what it says is carried out on the graph that is prepared */
+    TG_STEP_FURTHER =
+        32 /* reads the further columns of features/further.h, which all graphs must have then */
 };
 
 typedef struct tg_prepare_step {
@@ -181,6 +184,8 @@ typedef struct tg_prepare_step {
     STEP(walk_encoding)                                                                                      \
     STEP(virtual_node)                                                                                       \
     STEP(log_columns)                                                                                        \
+    STEP(program_columns)                                                                                    \
+    STEP(range_columns)                                                                                      \
     STEP(take_columns)                                                                                       \
     STEP(dimension_flags)                                                                                    \
     STEP(mod_features)                                                                                       \
@@ -205,7 +210,8 @@ static inline float tg_step_log(float x, double offset) {
     return y < 1 ? 0 : (float)log(y);
 }
 
-/* TG_E_DATA unless the graph has the published node features, or they are not asked for. */
+/* TG_E_DATA unless the graph has the published node features, with the further ones if a step reads them, or none are
+   asked for. */
 tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
 
 /* A TG_E_CONFIG about a step. */

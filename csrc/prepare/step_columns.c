@@ -72,13 +72,57 @@ const tg_prepare_step tg_step_log_columns = {
                "ln(x + offset), what is below 1 counting as 1; or sign(x) ln(1 + |x|) (second place of the "
                "Kaggle competition)"},
               {"offset", TG_ATTR_INT, 0, 1, 0, 1e6, NULL,
-               "of the shifted form: 1 or more, so that 0 has a place (third place 1, tenth 3)"},
+               "of the shifted form: with 1 or more, 0 has a place of its own (third place 1, tenth 3)"},
               {"columns", TG_ATTR_NUMBERS, 0, 0, 0, TG_MAX_COLUMNS - 1, NULL,
                "which columns; without the list, all"}},
     .flags = TG_STEP_CHANGES,
     .plan = plan_log,
     .outline = outline_log,
     .apply = apply_log,
+};
+
+/* ---- range-columns ---- */
+
+enum { RANGED, LOW, HIGH };
+
+static tg_status plan_range(tg_use *use, const tg_outline *before, tg_error *err) {
+    const tg_columns *low = &use->columns[LOW], *high = &use->columns[HIGH];
+    const int n = use->columns[RANGED].n;
+    if (low->n != n || high->n != n) return tg_step_wrong(use, err, "low and high of every column");
+    for (int i = 0; i < n; i++)
+        if (low->number[i] >= high->number[i])
+            return tg_step_wrong(use, err, "each high to be above its low");
+    return plan(use, &use->columns[RANGED], before, err);
+}
+
+static tg_status apply_range(const tg_use *use, tg_draft *d, tg_error *err) {
+    if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    const tg_features *x = &d->table[TG_TABLE_NODE];
+    const tg_columns *list = &use->columns[RANGED];
+    const int32_t *low = use->columns[LOW].number, *high = use->columns[HIGH].number;
+    const tg_status status = named(list, x->cols, err);
+    float *y = status == TG_OK ? tg_draft_room(d->N, x->cols, err) : NULL;
+    if (y == NULL) return err->code;
+    tg_features_copy(x, y, x->cols);
+    for (int64_t n = 0; n < d->N; n++)
+        for (int i = 0; i < list->n; i++) {
+            const double value = (double)x->x[n * x->ld + list->number[i]];
+            y[n * x->cols + list->number[i]] = (float)(2 * (value - low[i]) / (high[i] - low[i]) - 1);
+        }
+    return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, y, x->cols, 0);
+}
+
+const tg_prepare_step tg_step_range_columns = {
+    .name = "range-columns",
+    .doc = "Scale node features from a range each, low to high, to -1 to 1; numbers outside it are not cut "
+           "(fifth place of the Kaggle competition).",
+    .attrs = {{"columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"},
+              {"low", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes -1"},
+              {"high", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes 1"}},
+    .flags = TG_STEP_CHANGES,
+    .plan = plan_range,
+    .outline = outline_log,
+    .apply = apply_range,
 };
 
 /* ---- take-columns ---- */

@@ -10,9 +10,12 @@
 #include "prepare/padding.h"
 
 tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
-    (void)use;
-    if (graph->F == TG_NODE_FEATURES || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
-    return tg_fail_field(err, "node_feat", "the 140 published columns", "%lld", (long long)graph->F);
+    if (graph->F == use->node_features || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
+    const char *expected =
+        use->node_features == TG_NODE_FEATURES
+            ? "the 140 published columns"
+            : "the 186 columns that tpugraphs.load(path, extra=True) gives, as in training";
+    return tg_fail_field(err, "node_feat", expected, "%lld", (long long)graph->F);
 }
 
 /* ---- layout-digits ---- */
@@ -31,18 +34,21 @@ static void outline_digits(const tg_use *use, tg_outline *outline, int fitted) {
 
 static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
-    TG_ASSERT(d->table[TG_TABLE_NODE].ld == TG_NODE_FEATURES); /* the table is as stored, and was inspected */
+    const tg_features *x = &d->table[TG_TABLE_NODE]; /* as stored, and was inspected */
     free(d->layout);
     if ((d->layout = malloc((size_t)d->N * TG_LAYOUT_DIGITS + 1)) == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the layouts of %lld nodes", (long long)d->N);
-    return tg_layout_digits(d->layout, d->table[TG_TABLE_NODE].x, d->N, (int)use->attr[0], err);
+    return tg_layout_digits(d->layout, x->x, x->ld, d->N, (int)use->attr[0], (int)use->attr[1], err);
 }
 
 const tg_prepare_step tg_step_layout_digits = {
     .name = "layout-digits",
     .doc = "The layout of each node's output (columns 134-139) as digits.",
     .attrs = {{"padding", TG_ATTR_INT, 0, -1, -1, 0, NULL,
-               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"}},
+               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"},
+              {"least", TG_ATTR_INT, 0, -1, -1, TG_LAYOUT_DIGITS, NULL,
+               "smaller digits become -1; 1: a 0 counts as none, 6: no node has a layout (fifth place of the "
+               "Kaggle competition)"}},
     .plan = plan_digits,
     .outline = outline_digits,
     .inspect = tg_step_published,
@@ -51,21 +57,21 @@ const tg_prepare_step tg_step_layout_digits = {
 
 /* ---- node-padding ---- */
 
-int tg_list_padding(const float *node_feat, int64_t N) {
+int tg_list_padding(const float *node_feat, int64_t ld, int64_t N) {
     static const struct {
         int from, to;
     } lists[] = {{31, 37}, {95, 99}, {101, 105}};
     for (int64_t n = 0; n < N; n++)
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
             for (int f = lists[i].from; f < lists[i].to; f++)
-                if (node_feat[n * TG_NODE_FEATURES + f] < 0) return -1;
+                if (node_feat[n * ld + f] < 0) return -1;
     return 0;
 }
 
 static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
     tg_status status = tg_step_published(use, graph, tables, err);
     if (status != TG_OK || !(tables & 1u << TG_TABLE_NODE)) return status;
-    const int expected = (int)use->attr[0], found = tg_list_padding(graph->node_feat, graph->N);
+    const int expected = (int)use->attr[0], found = tg_list_padding(graph->node_feat, graph->F, graph->N);
     if (found == expected) return TG_OK;
     tg_fail_field(err, "node_feat", expected ? "padding -1" : "padding 0", "padding %d", found);
     snprintf(

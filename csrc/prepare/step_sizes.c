@@ -1,5 +1,6 @@
 /* Sizes that stand in the published node features, told in further columns (third place of the Kaggle competition).
    They are read as stored, whatever earlier steps made of them. */
+#include "features/further.h"
 #include "features/opcodes.h"
 #include "features/schema.h"
 #include "prepare/step.h"
@@ -7,11 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void outline_more(tg_outline *outline, int more) {
+static void outline_more(const tg_use *use, tg_outline *outline, int more) {
     int *cols = &outline->cols[TG_TABLE_NODE];
-    if (!outline->changed[TG_TABLE_NODE]) *cols = TG_NODE_FEATURES;
+    if (!outline->changed[TG_TABLE_NODE]) *cols = use->node_features;
     if (*cols >= 0) *cols += more;
     outline->changed[TG_TABLE_NODE] = 1;
+}
+
+/* Whether node n is a virtual one that was made before pruning. */
+static int is_virtual(const tg_draft *d, int64_t n) {
+    return (d->nodes == NULL ? n : d->nodes[n]) >= d->from->N;
 }
 
 /* The table with `more` columns behind it, which are 0; NULL when there is no memory. */
@@ -36,21 +42,22 @@ static tg_status widen(tg_draft *d, tg_status status, float *y, int more) {
 static const struct {
     int from, to;
 } sizes[] = {{21, 27}, {31, 43}, {53, 59}, {61, 67}};
+enum { VIRTUAL };
 enum { SIZES = 30, LANE = 128 }; /* columns; numbers in a row of a vector register of a TPU */
 
 static void outline_mod(const tg_use *use, tg_outline *outline, int fitted) {
-    (void)use, (void)fitted;
-    outline_more(outline, 2 * SIZES);
+    (void)fitted;
+    outline_more(use, outline, 2 * SIZES);
 }
 
 static tg_status apply_mod(const tg_use *use, tg_draft *d, tg_error *err) {
-    (void)use;
+    static const float nothing[TG_NODE_FEATURES];
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     float *y = wider(d, 2 * SIZES, err);
     if (y == NULL) return err->code;
     const int cols = d->table[TG_TABLE_NODE].cols;
     for (int64_t n = 0; n < d->N; n++) {
-        const float *x = tg_draft_stored(d, n);
+        const float *x = use->attr[VIRTUAL] != 0 && is_virtual(d, n) ? nothing : tg_draft_stored(d, n);
         float *to = y + n * (cols + 2 * SIZES) + cols;
         for (size_t i = 0; x != NULL && i < sizeof sizes / sizeof *sizes; i++)
             for (int f = sizes[i].from; f < sizes[i].to; f++, to++) {
@@ -66,6 +73,8 @@ const tg_prepare_step tg_step_mod_features = {
     .name = "mod-features",
     .doc = "Append for 30 columns of sizes (21-26, 31-42, 53-58, 61-66) the place within 128, "
            "((x + 127) mod 128) / 128, then for all of them the number of whole 128s, floor(x / 128) / 10.",
+    .attrs = {{"virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
+               "a virtual node, if it was made before pruning, has them too, with x = 0; else it has 0"}},
     .flags = TG_STEP_CHANGES,
     .inspect = tg_step_published,
     .outline = outline_mod,
@@ -78,8 +87,8 @@ const tg_prepare_step tg_step_mod_features = {
 enum { FIRST_NUMBER = 93, NUMBERS = 14, DIMENSIONS = TG_LAYOUT_DIGITS, FLAGS = NUMBERS * DIMENSIONS };
 
 static void outline_flags(const tg_use *use, tg_outline *outline, int fitted) {
-    (void)use, (void)fitted;
-    outline_more(outline, FLAGS);
+    (void)fitted;
+    outline_more(use, outline, FLAGS);
 }
 
 static tg_status apply_flags(const tg_use *use, tg_draft *d, tg_error *err) {
@@ -116,8 +125,8 @@ enum { OPERANDS = 2, EACH = 8 }; /* columns of a shape, its sum and product with
 enum { MISSING = -1, OTHER_OPCODE = -2, OFFSET = 3 };
 
 static void outline_operands(const tg_use *use, tg_outline *outline, int fitted) {
-    (void)use, (void)fitted;
-    outline_more(outline, OPERANDS * EACH);
+    (void)fitted;
+    outline_more(use, outline, OPERANDS * EACH);
 }
 
 static tg_status inspect_operands(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
@@ -151,7 +160,6 @@ static void operand_shapes(const tg_stored *s, int64_t id, const int32_t *operan
 
 static tg_status apply_operands(const tg_use *use, tg_draft *d, tg_error *err) {
     enum { MORE = OPERANDS * EACH };
-    (void)use;
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     tg_status status = tg_draft_whole(d, err); /* operands may have gone with pruning */
     if (status != TG_OK) return status;
@@ -164,7 +172,10 @@ static tg_status apply_operands(const tg_use *use, tg_draft *d, tg_error *err) {
         find_operands(d, operand);
         for (int64_t n = 0; n < d->N; n++) {
             const int64_t id = d->nodes == NULL ? n : d->nodes[n];
-            if (id >= 0 && id < N) operand_shapes(d->from, id, operand, y + n * (cols + MORE) + cols);
+            float *to = y + n * (cols + MORE) + cols;
+            if (id >= 0 && id < N) operand_shapes(d->from, id, operand, to);
+            for (int f = 0; use->attr[VIRTUAL] != 0 && is_virtual(d, n) && f < MORE; f++)
+                to[f] = tg_step_log(MISSING, OFFSET);
         }
     }
     free(operand);
@@ -176,8 +187,62 @@ const tg_prepare_step tg_step_operand_shapes = {
     .doc =
         "Append for convolutions and dots the shapes of operands 0 and 1 (their columns 21-28), ln(x + 3); a "
         "missing operand has -1 in place of x, other nodes -2.",
+    .attrs = {{"virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
+               "a virtual node, if it was made before pruning, has x = -1 in all of them; else it has 0"}},
     .flags = TG_STEP_CHANGES,
     .inspect = inspect_operands,
     .outline = outline_operands,
     .apply = apply_operands,
+};
+
+/* ---- program-columns ---- */
+
+enum { FIRST_GATHER = TG_GATHER_SLICE_SIZES + 1, END_GATHER = TG_GATHER_SLICE_SIZES + 5, GATHER_OFFSET = 2 };
+
+static tg_status plan_program(tg_use *use, const tg_outline *before, tg_error *err) {
+    if (before->changed[TG_TABLE_NODE])
+        return tg_step_wrong(use, err, "to come before every step that changes the node features");
+    return TG_OK;
+}
+
+static void outline_program(const tg_use *use, tg_outline *outline, int fitted) {
+    (void)fitted;
+    outline_more(use, outline, 0);
+}
+
+/* to(TG_EXTRA_FEATURES) from the row that is stored; the published code takes no logarithm of the first size. */
+static void program_row(const float *x, float *to) {
+    for (int f = 0; f < TG_EXTRA_FEATURES; f++)
+        to[f] = f >= TG_OPERAND_SHAPES                ? tg_step_log(x[f], OFFSET)
+                : f >= FIRST_GATHER && f < END_GATHER ? tg_step_log(x[f], GATHER_OFFSET)
+                                                      : x[f];
+}
+
+static tg_status apply_program(const tg_use *use, tg_draft *d, tg_error *err) {
+    if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    float *y = wider(d, 0, err), none[TG_EXTRA_FEATURES];
+    if (y == NULL) return err->code;
+    for (int f = 0; f < TG_EXTRA_FEATURES; f++) none[f] = MISSING;
+    none[TG_HAS_DYNAMIC_COM] = d->from->node_feat[TG_NODE_FEATURES + TG_HAS_DYNAMIC_COM];
+    for (int64_t n = 0; n < d->N; n++) {
+        const float *x = tg_draft_stored(d, n);
+        if (x == NULL && !is_virtual(d, n)) continue;
+        program_row(x == NULL ? none : x + TG_NODE_FEATURES, y + n * use->node_features + TG_NODE_FEATURES);
+    }
+    return widen(d, TG_OK, y, 0);
+}
+
+const tg_prepare_step tg_step_program_columns = {
+    .name = "program-columns",
+    .doc =
+        "Take the 46 columns behind the published ones of graphs that were read with extra=True: of sizes of "
+        "gathers but the first (144-147) ln(x + 2), of shapes of operands (170-185) ln(x + 3), others as "
+        "they "
+        "are. A virtual node that was made before pruning has x = -1 (third place of the Kaggle "
+        "competition).",
+    .flags = TG_STEP_CHANGES | TG_STEP_FURTHER,
+    .plan = plan_program,
+    .inspect = tg_step_published,
+    .outline = outline_program,
+    .apply = apply_program,
 };

@@ -1,4 +1,5 @@
 /* Virtual nodes: nodes without features that join others which are far from each other. */
+#include "features/schema.h"
 #include "prepare/step.h"
 
 #include <stdlib.h>
@@ -8,8 +9,9 @@ enum { OVER, SIZE };
 enum { ROOTS, CLUSTERS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
-    if (before->changed[TG_TABLE_NODE] || before->has_layout || before->has_loops)
-        return tg_step_wrong(use, err, "to come before every step that reads the nodes");
+    if (before->has_loops) return tg_step_wrong(use, err, "to come before the step that adds loops");
+    if (before->learnt[TG_TABLE_NODE] || (use->attr[OVER] == ROOTS && before->changed[TG_TABLE_NODE]))
+        return tg_step_wrong(use, err, "to come before every step that changes the node features");
     return TG_OK;
 }
 
@@ -32,7 +34,7 @@ static int64_t connect(const tg_use *use, const tg_draft *d, int64_t *edges, int
     return E;
 }
 
-/* Features and opcodes of the `more` new nodes: zeros. */
+/* Features and opcodes of the `more` new nodes: zeros. They have no layout. */
 static tg_status append(tg_draft *d, int64_t more, tg_error *err) {
     const tg_features *x = &d->table[TG_TABLE_NODE];
     const int cols = x->cols;
@@ -41,6 +43,12 @@ static tg_status append(tg_draft *d, int64_t more, tg_error *err) {
         if (opcode == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld nodes", (long long)d->N);
         d->opcode = opcode;
         memset(opcode + d->N, 0, (size_t)more);
+    }
+    if (d->layout != NULL) {
+        int8_t *layout = realloc(d->layout, (size_t)((d->N + more) * TG_LAYOUT_DIGITS));
+        if (layout == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld nodes", (long long)d->N);
+        d->layout = layout;
+        memset(layout + d->N * TG_LAYOUT_DIGITS, -2, (size_t)(more * TG_LAYOUT_DIGITS));
     }
     float *y = tg_draft_room(d->N + more, cols, err);
     if (y == NULL) return err->code;
@@ -94,7 +102,9 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 
 const tg_prepare_step tg_step_virtual_node = {
     .name = "virtual-node",
-    .doc = "Append nodes without features and opcode that consume the outputs of others.",
+    .doc = "Append nodes that consume the outputs of others: without features, opcode and layout, all of "
+           "them 0 (a "
+           "layout that earlier steps have made: -2).",
     .attrs = {{"over", TG_ATTR_CHOICE, 0, ROOTS, 0, 0, "roots|clusters",
                "one node over the roots of all computations, those with 1 in column 0 (third place of the "
                "Kaggle competition); or one over each run of `size` nodes, in their order (fifth place)"},

@@ -11,13 +11,15 @@
 #include "kernels/kernels.h"
 #include "py/py_model.h"
 #include "py/py_prepare.h"
+#include "py/py_trees.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     (void)self;
-    long threads = PyLong_AsLong(arg);
+    int beyond;
+    const long threads = PyLong_AsLongAndOverflow(arg, &beyond);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (threads < 1 || threads > 4096) {
-        PyErr_Format(PyExc_ValueError, "set_num_threads: expected 1..4096, got %ld", threads);
+    if (beyond || threads < 1 || threads > 4096) {
+        PyErr_Format(PyExc_ValueError, "set_num_threads: expected 1..4096, got %R", arg);
         return NULL;
     }
     tg_set_threads((int)threads);
@@ -91,13 +93,14 @@ static int choose_isa(void) {
 static int module_exec(PyObject *module) {
     if (import_numpy() < 0 || choose_isa() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,    tg_config_methods, tg_feature_methods,
-                            tg_graph_methods,   tg_rank_methods,   tg_optim_methods,  tg_model_methods,
-                            tg_product_methods, tg_file_methods,   tg_pack_methods,   tg_check_methods,
-                            tg_hlo_methods,     tg_prepare_methods};
+    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,     tg_config_methods, tg_feature_methods,
+                            tg_graph_methods,   tg_rank_methods,    tg_optim_methods,  tg_model_methods,
+                            tg_product_methods, tg_file_methods,    tg_pack_methods,   tg_check_methods,
+                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0)
+    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
+        tg_add_forest_type(module) < 0)
         return -1;
     return tg_add_prepare_type(module);
 }

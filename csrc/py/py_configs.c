@@ -124,8 +124,8 @@ static PyObject *merge_configs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[4];
     const char *word;
-    if (!PyArg_ParseTuple(args, "OOOOs:merge_configs", &objects[0], &objects[1], &objects[2], &objects[3],
-                          &word))
+    if (!PyArg_ParseTuple(args, "OOOOO&:merge_configs", &objects[0], &objects[1], &objects[2], &objects[3],
+                          tg_take_text, &word))
         return NULL;
     static const char *const words[] = {"first", "min", "mean"};
     int keep = 0;
@@ -287,9 +287,10 @@ static PyObject *draw(PyObject *args, const char *format, int epochs) {
     if (rows == NULL) return NULL;
     tg_error err;
     tg_status status;
+    tg_cancel cancel = tg_python_cancel();
     Py_BEGIN_ALLOW_THREADS;
-    status = epochs ? tg_sample_epoch(TG_I64(rows), n, k, key, how, &err)
-                    : tg_sample(TG_I64(rows), n, k, key, how != 0, &err);
+    status = epochs ? tg_sample_epoch(TG_I64(rows), n, k, key, how, &cancel, &err)
+                    : tg_sample(TG_I64(rows), n, k, key, how != 0, &cancel, &err);
     Py_END_ALLOW_THREADS;
     return status == TG_OK ? (PyObject *)rows : fail(&err, rows, NULL);
 }

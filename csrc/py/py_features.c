@@ -16,7 +16,7 @@ static PyObject *layout_digits(PyObject *self, PyObject *arg) {
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_layout_digits(TG_I8(digits), TG_F32(feat), dims[0], -1, &err);
+    status = tg_layout_digits(TG_I8(digits), TG_F32(feat), TG_NODE_FEATURES, dims[0], -1, -1, &err);
     Py_END_ALLOW_THREADS;
     if (status == TG_OK) return (PyObject *)digits;
     Py_DECREF(digits);

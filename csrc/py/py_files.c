@@ -49,7 +49,7 @@ static int is_allowed(const tg_tensor *t, PyObject *allowed, tg_error *err) {
     if (allowed == Py_None) return 1;
     PyObject *comma = PyUnicode_FromString(", "), *dtype = PyUnicode_FromString(tg_dtype_name(t->dtype));
     PyObject *all = comma == NULL ? NULL : PyUnicode_Join(comma, allowed);
-    const char *expected = all == NULL ? NULL : PyUnicode_AsUTF8AndSize(all, NULL);
+    const char *expected = all == NULL ? NULL : tg_utf8(all, NULL);
     int found = expected == NULL || dtype == NULL ? -1 : PySequence_Contains(allowed, dtype);
     if (found == 0) tg_fail_field(err, t->name.bytes, expected, "%s", tg_dtype_name(t->dtype));
     Py_XDECREF(comma);

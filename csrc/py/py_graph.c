@@ -18,7 +18,9 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     long long N, hops;
     const char *method;
     int dummies;
-    if (!PyArg_ParseTuple(args, "OLOsLp:prune", &edges, &N, &configs, &method, &hops, &dummies)) return NULL;
+    if (!PyArg_ParseTuple(args, "OLOO&Lp:prune", &edges, &N, &configs, tg_take_text, &method, &hops,
+                          &dummies))
+        return NULL;
     npy_intp e[2] = {-1, 2}, k[1] = {-1};
     PyArrayObject *edge_index = tg_array(edges, "edge_index", NPY_INT64, 2, e, "(E, 2)");
     if (edge_index == NULL) return NULL;

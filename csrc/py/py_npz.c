@@ -61,7 +61,7 @@ static int read_members(tg_npz_file *o, PyObject *names, int only_header, int64_
                         PyObject *result, tg_error *err) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
         PyObject *key = PyTuple_GetItem(names, i);
-        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+        const char *name = tg_utf8(key, NULL);
         PyObject *value = name == NULL ? NULL : read_member(o, name, only_header, total, limit, err);
         if (value == NULL) return 0;
         int bad = value != Py_None && PyDict_SetItem(result, key, value) < 0;

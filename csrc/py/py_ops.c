@@ -79,8 +79,10 @@ static PyArrayObject *take_input(call *c, PyObject *item, int i) {
     PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, space_text(space));
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
-        PyErr_Format(PyExc_ValueError, "%s: expected 1..65536 columns, got %zd", spec->name, dims[ndim - 1]);
-        return NULL;
+        tg_error err;
+        tg_fail(&err, TG_E_SHAPE, "%s: expected 1..65536 columns, got %lld", spec->name,
+                (long long)dims[ndim - 1]);
+        return (PyArrayObject *)tg_raise(&err, NULL);
     }
     c->plan.in[i] = (tg_shape){space, (int)dims[ndim - 1]};
     c->e.x[i] = TG_F32(a);
@@ -208,16 +210,16 @@ static int plan_call(call *c, PyObject *attrs, PyObject *inputs) {
 /* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
    memory */
 static int call_init(call *c, const tg_state *state, PyObject *args, PyObject **rest) {
-    const char *name, *precision = "f32";
+    const char *name;
     PyObject *attrs, *inputs, *params, *object;
     int configs, training;
     unsigned long long key;
     memset(c, 0, sizeof *c);
-    if (!PyArg_ParseTuple(args, "sO!O!O!OiKp|OOs", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
+    c->e.k = tg_kernel_table();
+    if (!PyArg_ParseTuple(args, "sO!O!O!OiKp|OOO&", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
                           &PyTuple_Type, &params, &object, &configs, &key, &training, &rest[0], &rest[1],
-                          &precision))
+                          tg_take_kernels, &c->e.k))
         return -1;
-    if ((c->e.k = tg_kernels_named(precision)) == NULL) return -1;
     c->op = tg_find_op(name);
     const Py_ssize_t n_in = PyTuple_Size(inputs);
     if (c->op == NULL || configs < 1 || n_in < tg_op_least_in(c->op) || n_in > tg_op_most_in(c->op)) {
@@ -238,8 +240,11 @@ static int call_init(call *c, const tg_state *state, PyObject *args, PyObject **
     c->e.out = c->plan.out;
     c->e.training = training;
     c->e.key = key;
-    if ((c->plan.flags & TG_NEEDS_LAYOUT) && c->slate.layout == NULL) {
-        PyErr_Format(PyExc_ValueError, "%s: the graph has no layout digits", name);
+    c->e.batch_key = ~key;
+    const int no_opcode = (c->plan.flags & TG_NEEDS_OPCODE) && c->slate.opcode == NULL;
+    if (no_opcode || ((c->plan.flags & TG_NEEDS_LAYOUT) && c->slate.layout == NULL)) {
+        PyErr_Format(PyExc_ValueError, "%s: the graph has no %s", name,
+                     no_opcode ? "node_opcode" : "layout_digits");
         return -1;
     }
     return 0;
@@ -472,7 +477,7 @@ static PyObject *get_isa(PyObject *self, PyObject *unused) {
 
 static PyObject *set_isa(PyObject *self, PyObject *arg) {
     Py_ssize_t size;
-    const char *name = PyUnicode_AsUTF8AndSize(arg, &size);
+    const char *name = tg_utf8(arg, &size);
     (void)self;
     if (name == NULL) return NULL;
     if (tg_set_isa(name)) Py_RETURN_NONE;

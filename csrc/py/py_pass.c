@@ -183,7 +183,7 @@ int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
 
 /* The slot called `name`, below `most`, or -1 with an exception. */
 static int find_slot(const tg_model *m, PyObject *name, int most, const char *what) {
-    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    const char *text = PyUnicode_Check(name) ? tg_utf8(name, NULL) : NULL;
     const int slot = text == NULL ? -1 : tg_model_find_slot(m, text);
     if (slot >= 0 && slot < most && m->slots[slot].shape.cols > 0) return slot;
     if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s: the model has no '%S'", what, name);

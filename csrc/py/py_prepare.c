@@ -358,7 +358,7 @@ static PyObject *list_padding(PyObject *self, PyObject *arg) {
     (void)self;
     npy_intp dims[2] = {-1, TG_NODE_FEATURES};
     PyArrayObject *feat = tg_array(arg, "node_feat", NPY_FLOAT32, 2, dims, "(N, 140)");
-    return feat == NULL ? NULL : PyLong_FromLong(tg_list_padding(TG_F32(feat), dims[0]));
+    return feat == NULL ? NULL : PyLong_FromLong(tg_list_padding(TG_F32(feat), dims[1], dims[0]));
 }
 
 PyMethodDef tg_prepare_methods[] = {

@@ -57,10 +57,10 @@ static void multiply(const operands *o) {
 
 static PyObject *product(PyObject *self, PyObject *args) {
     PyObject *a_, *w_, *bias_ = Py_None, *add_ = Py_None, *out = Py_None;
-    const char *precision;
     operands o = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOs|OOpO", &a_, &w_, &precision, &bias_, &add_, &o.rows_are_depth, &out))
+    if (!PyArg_ParseTuple(args, "OOO&|OOpO", &a_, &w_, tg_take_kernels, &o.k, &bias_, &add_,
+                          &o.rows_are_depth, &out))
         return NULL;
     npy_intp a_dims[2] = {-1, -1}, w_dims[2] = {-1, -1};
     PyArrayObject *a = tg_array(a_, "a", NPY_FLOAT32, 2, a_dims, "(M, K or more)"), *w, *bias = NULL;
@@ -76,7 +76,6 @@ static PyObject *product(PyObject *self, PyObject *args) {
         if ((bias = tg_array(bias_, "bias", NPY_FLOAT32, 1, &n, "(N,)")) == NULL) return NULL;
         o.bias = TG_F32(bias);
     }
-    if ((o.k = tg_kernels_named(precision)) == NULL) return NULL;
     PyArrayObject *c = result_array(add_, out, a_dims[0], n, (PyArrayObject *[]){a, w, bias});
     if (c == NULL) return NULL;
     o.m = a_dims[0], o.lda = a_dims[1], o.n = (int)n, o.depth = (int)depth, o.add = add_ != Py_None;
@@ -95,9 +94,9 @@ static PyObject *product(PyObject *self, PyObject *args) {
 
 static PyObject *product_tn(PyObject *self, PyObject *args) {
     PyObject *a_, *b_, *add_, *out = Py_None;
-    const char *precision;
+    const tg_kernels *k;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOsO|O", &a_, &b_, &precision, &add_, &out)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO&O|O", &a_, &b_, tg_take_kernels, &k, &add_, &out)) return NULL;
     npy_intp a_dims[2] = {-1, -1}, b_dims[2] = {-1, -1};
     PyArrayObject *a = tg_array(a_, "a", NPY_FLOAT32, 2, a_dims, "(R, M)"), *b;
     if (a == NULL) return NULL;
@@ -105,9 +104,7 @@ static PyObject *product_tn(PyObject *self, PyObject *args) {
     if ((b = tg_array(b_, "b", NPY_FLOAT32, 2, b_dims, "(R, N)")) == NULL) return NULL;
     if (!check_size("R", a_dims[0], 1) || !check_size("M", a_dims[1], 1) || !check_size("N", b_dims[1], 1))
         return NULL;
-    const tg_kernels *k = tg_kernels_named(precision);
-    PyArrayObject *c = NULL;
-    if (k != NULL) c = result_array(add_, out, a_dims[1], b_dims[1], (PyArrayObject *[]){a, b, NULL});
+    PyArrayObject *c = result_array(add_, out, a_dims[1], b_dims[1], (PyArrayObject *[]){a, b, NULL});
     if (c == NULL) return NULL;
     if (add_ == Py_None) memset(TG_F32(c), 0, (size_t)a_dims[1] * (size_t)b_dims[1] * sizeof(float));
     Py_BEGIN_ALLOW_THREADS

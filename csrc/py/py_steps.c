@@ -5,7 +5,7 @@
 /* The name of a slot. */
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
     Py_ssize_t length;
-    const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
+    const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : tg_utf8(text, &length);
     if (utf8 == NULL || (size_t)length >= size || memchr(utf8, 0, (size_t)length) != NULL) {
         if (!PyErr_Occurred())
             PyErr_Format(PyExc_ValueError, "%s: expected names of at most %zu characters", what, size - 1);

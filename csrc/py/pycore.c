@@ -6,7 +6,10 @@
 
 PyObject *tg_raise(const tg_error *err, const char *file) {
     if (err->code == TG_E_CANCELLED && PyErr_Occurred()) return NULL;
-    if (err->code == TG_E_MEMORY) return PyErr_NoMemory();
+    if (err->code == TG_E_MEMORY) {
+        PyErr_SetString(PyExc_MemoryError, err->message);
+        return NULL;
+    }
     PyObject *module = PyImport_ImportModule("tpugraphs.errors");
     if (module == NULL) return NULL;
     /* texts are cut to fit their fields, maybe inside a character */
@@ -151,11 +154,30 @@ static int poll_signals(void *context) {
 
 tg_cancel tg_python_cancel(void) { return (tg_cancel){poll_signals, NULL, 0}; }
 
-const tg_kernels *tg_kernels_named(const char *precision) {
-    const int found = tg_find_precision(precision);
-    if (found >= 0) return tg_kernel_table_for((tg_precision)found);
-    PyErr_Format(PyExc_ValueError, "precision: expected 'f32', 'bf16' or 'int8', got '%s'", precision);
-    return NULL;
+const char *tg_utf8(PyObject *text, Py_ssize_t *length) {
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, length);
+    if (utf8 == NULL && PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "expected text without halves of surrogate pairs, found %A", text);
+    }
+    return utf8;
+}
+
+int tg_take_text(PyObject *text, void *utf8) {
+    if (!PyUnicode_Check(text)) PyErr_Format(PyExc_TypeError, "expected text, got %A", text);
+    else *(const char **)utf8 = tg_utf8(text, NULL);
+    return PyErr_Occurred() == NULL;
+}
+
+int tg_take_kernels(PyObject *precision, void *kernels) {
+    const int text = PyUnicode_Check(precision);
+    const char *name = text ? tg_utf8(precision, NULL) : "";
+    const int found = name == NULL ? -1 : tg_find_precision(name);
+    if (found >= 0) *(const tg_kernels **)kernels = tg_kernel_table_for((tg_precision)found);
+    else if (name != NULL)
+        PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError,
+                     "precision: expected 'f32', 'bf16' or 'int8', got %A", precision);
+    return found >= 0;
 }
 
 void tg_append(PyObject **list, PyObject *item) {

@@ -65,8 +65,14 @@ int tg_plain_number(PyObject *object, double *number);
 /* Add a type to the module; *type (may be NULL), a member of its state, keeps it. 0, or -1 with an exception. */
 int tg_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
 
-/* The kernels of the precision called so, or NULL with an exception set. */
-const tg_kernels *tg_kernels_named(const char *precision);
+/* Text of Python as UTF-8, and its length; NULL with an exception, also for halves of surrogate pairs. */
+const char *tg_utf8(PyObject *text, Py_ssize_t *length);
+
+/* For PyArg_ParseTuple: that text (const char *). */
+int tg_take_text(PyObject *text, void *utf8);
+
+/* For PyArg_ParseTuple: the kernels (const tg_kernels *) of the precision called so. */
+int tg_take_kernels(PyObject *precision, void *kernels);
 
 /* A cancel record whose poll runs pending Python signal handlers (takes the GIL). */
 tg_cancel tg_python_cancel(void);

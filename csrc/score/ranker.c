@@ -12,6 +12,7 @@
 #include "score/described.h"
 #include "score/digests.h"
 #include "score/network.h"
+#include "score/treeranker.h"
 
 enum { VERSION = 1, FEATURE_SCHEMA = 1, MOST_CHUNK = 1 << 20, MOST_ITEMS = INT32_MAX / 2 };
 static const int64_t MOST_CELLS = (int64_t)1 << 44; /* their digits or features can be counted in bytes */
@@ -19,6 +20,7 @@ static const int64_t MOST_CELLS = (int64_t)1 << 44; /* their digits or features 
 struct tg_ranker {
     tg_program program;
     struct tg_model *model;
+    tg_treeranker *trees; /* in place of program and model, or NULL */
     int precision, digits, digit_rows;
     int own_digits; /* they are those of a schema: values are in -1..digit_values[column]-1 */
     int8_t digit_values[TG_MOST_DIGITS];
@@ -71,14 +73,18 @@ static tg_status take_digits(tg_ranker *r, const tg_json_value *schema, tg_error
     return TG_OK;
 }
 
-static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error *err) {
-    const tg_json_value *kind = tg_json_find(root, "kind"), *schema = tg_json_find(root, "schema"),
-                        *extra = tg_json_find(root, "extra");
+static tg_status check_file(const tg_json_value *root, tg_error *err) {
+    const tg_json_value *kind = tg_json_find(root, "kind");
     if (!tg_json_is(kind, "ranker"))
         return tg_described_wrong(err, "kind", "'ranker'", "give the file of a ranker", kind);
-    tg_status status = check_version(root, "version", VERSION, err);
-    if (status == TG_OK) status = check_version(root, "feature_schema", FEATURE_SCHEMA, err);
-    if (status == TG_OK && extra != NULL)
+    const tg_status status = check_version(root, "version", VERSION, err);
+    return status == TG_OK ? check_version(root, "feature_schema", FEATURE_SCHEMA, err) : status;
+}
+
+static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error *err) {
+    const tg_json_value *schema = tg_json_find(root, "schema"), *extra = tg_json_find(root, "extra");
+    tg_status status = TG_OK;
+    if (extra != NULL)
         status = tg_described_wrong(err, "extra", "no features that a Python function makes",
                                     "score with Python, or train on graphs that hold them", extra);
     if (status == TG_OK) status = take_precision(tg_json_find(root, "precision"), &r->precision, err);
@@ -111,7 +117,10 @@ static int columns(const tg_ranker *r, tg_table table) {
 }
 
 static tg_status make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
-    tg_status status = take_metadata(r, root, err);
+    tg_status status = check_file(root, err);
+    if (status == TG_OK && tg_json_find(root, "boosters") != NULL)
+        return tg_treeranker_read(&r->trees, root, file, err);
+    if (status == TG_OK) status = take_metadata(r, root, err);
     if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
     if (status == TG_OK) status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
     if (status == TG_OK) status = read_state(&r->program, file, err);
@@ -170,6 +179,7 @@ void tg_ranker_close(tg_ranker *r) {
     if (r == NULL) return;
     tg_program_free(&r->program);
     tg_network_free(r->model);
+    tg_treeranker_free(r->trees);
     free(r);
 }
 
@@ -265,6 +275,16 @@ static tg_status score_segments(const tg_ranker *r, const tg_graph *g, int64_t n
     return status;
 }
 
+/* By trees, which read a graph as it is stored. */
+static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_ranker_configs *c,
+                             float *scores, tg_error *err) {
+    const int64_t cells = c->digits == NULL ? 0 : s->K * c->columns;
+    const tg_config_rows rows = {s->N,           s->F,      s->G, s->node_feat, s->graph_feat,
+                                 s->config_feat, c->digits, s->T, cells};
+    const tg_layout_graph graph = {s->N, s->E, s->K, s->node_feat, s->opcode, s->edges, s->config_nodes};
+    return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
+}
+
 tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_ranker_configs *configs,
                           float *scores, tg_error *err) {
     tg_graph g = {.D = r->own_digits ? 0 : TG_DIGITS, .digit_rows = r->digit_rows};
@@ -273,6 +293,7 @@ tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_r
     if (status == TG_OK)
         status = check_array("configs", configs->count, MOST_CELLS / (graph->config_nodes + 1), scores, err);
     if (status == TG_OK) status = take_configs(r, configs, &stored, &g, err);
+    if (status == TG_OK && r->trees != NULL) return score_trees(r, &stored, configs, scores, err);
     if (status == TG_OK)
         status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
     if (status == TG_OK) status = score_segments(r, &g, configs->count, scores, err);

@@ -37,12 +37,13 @@ typedef struct tg_ranker_configs {
 } tg_ranker_configs;
 
 /* Open the ranker file `path`. `*ranker` is NULL after an error: TG_E_IO, TG_E_MEMORY, or TG_E_CHECKPOINT for a file
-   that is damaged, of another kind or version, or of a ranker without a network. */
+   that is damaged, of another kind or version, or of a ranker of anything but a network or the trees of
+   "eighth-lightgbm" and "eleventh-lightgbm". */
 tg_status tg_ranker_open(const char *path, tg_ranker **ranker, tg_error *err);
 
 /* scores (configs->count): smaller = predicted faster; of a ranker that cuts graphs, sums over the segments. Every index
-   and number that the ranker reads is checked. With attention across configs a score depends on which others are
-   scored with it, as in Ranker.predict. */
+   and number that the ranker reads is checked. With attention across configs, and of trees that compare them, a
+   score depends on which others are scored with it, as in Ranker.predict of a graph that has these. */
 tg_status tg_ranker_score(tg_ranker *ranker, const tg_ranker_graph *graph, const tg_ranker_configs *configs,
                           float *scores, tg_error *err);
 

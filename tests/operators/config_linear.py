@@ -26,17 +26,17 @@ def _input(h: Array, embedded: Array, column: int) -> Array:
     return np.concatenate([wide[..., :column], middle, wide[..., column:]], axis=2)
 
 
-def _numbers() -> Array:
+def _numbers(shift: float) -> Array:
     """The table (V,1) of plain digits: 0 where nothing is configurable."""
-    return np.array([0.0, *range(-1, 6)])[:, None]
+    return np.array([0.0, *(digit + shift for digit in range(-1, 6))])[:, None]
 
 
-def _values(table: Array | None, digit_scale: Array | None, places: int, scale: float) -> Array:
+def _values(table: Array | None, digit_scale: Array | None, places: int, scale: float, shift: float) -> Array:
     """(P,V,D): what a digit in each place stands for."""
     if table is not None:
         return np.broadcast_to(table, (places, *table.shape))
     factors = np.full(places, scale) if digit_scale is None else digit_scale
-    return factors[:, None, None] * _numbers()
+    return factors[:, None, None] * _numbers(shift)
 
 
 def _owners(h: Array, config_nodes: Array, num_nodes: int | None) -> Array:
@@ -47,8 +47,8 @@ def _owners(h: Array, config_nodes: Array, num_nodes: int | None) -> Array:
 def forward(
     h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array | None = None,
     table: Array | None = None, digit_scale: Array | None = None, column: int = 0, out: int = 1, cols: int = 4,
-    values: str = "embedded", scale: float = 1.0, learn_scale: bool = False, use_bias: bool = True,
-    num_nodes: int | None = None, nudge: Array | None = None,
+    values: str = "embedded", scale: float = 1.0, shift: float = 0.0, learn_scale: bool = False,
+    use_bias: bool = True, num_nodes: int | None = None, nudge: Array | None = None,
 ) -> Array:  # fmt: skip
     """y(N,C,O) = [h[:column] | table(V,D)[digits(C,K,P) + 2] | h[column:]] weight(O,F+PD)^T + bias(O).
 
@@ -57,7 +57,7 @@ def forward(
     or times those of `digit_scale` (P).
     """
     config_nodes = _owners(h, config_nodes, num_nodes)
-    known = _values(table, digit_scale, digits.shape[2], scale)
+    known = _values(table, digit_scale, digits.shape[2], scale, shift)
     places = np.arange(digits.shape[2])
     embedded = known[places, _digit_rows(len(h), digits, config_nodes)]
     if nudge is not None:
@@ -68,8 +68,8 @@ def forward(
 def backward(
     dy: Array, h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array | None = None,
     table: Array | None = None, digit_scale: Array | None = None, column: int = 0, out: int = 1, cols: int = 4,
-    values: str = "embedded", scale: float = 1.0, learn_scale: bool = False, use_bias: bool = True,
-    num_nodes: int | None = None, nudge: Array | None = None,
+    values: str = "embedded", scale: float = 1.0, shift: float = 0.0, learn_scale: bool = False,
+    use_bias: bool = True, num_nodes: int | None = None, nudge: Array | None = None,
 ) -> dict[str, Array]:  # fmt: skip
     """Gradients of h, of the parameters given, and of digits (C,K,P,V).
 
@@ -78,7 +78,7 @@ def backward(
     respect to entry r of that digit's one-hot vector.
     """
     config_nodes = _owners(h, config_nodes, num_nodes)
-    known = _values(table, digit_scale, digits.shape[2], scale)
+    known = _values(table, digit_scale, digits.shape[2], scale, shift)
     rows = _digit_rows(len(h), digits, config_nodes)
     x = _input(h, known[np.arange(rows.shape[2]), rows], column)
     dx, wide = dy @ weight, rows.shape[2] * known.shape[2]
@@ -95,7 +95,7 @@ def backward(
         out["table"] = np.zeros_like(table)
         np.add.at(out["table"], rows, middle)
     if digit_scale is not None:
-        out["digit_scale"] = (_numbers()[rows] * middle).sum((0, 1, 3))
+        out["digit_scale"] = (_numbers(shift)[rows] * middle).sum((0, 1, 3))
     return out
 
 
@@ -145,17 +145,19 @@ def cases() -> list[tuple[Any, ...]]:
         ("embedded", *call(6, 5, 3, 11, 9, 1, values="embedded")),
         *(
             (
-                f"numbers-{scale}-n{n}{'-alone' * alone}",
-                *call(n, c, k, 11, o, 1, 5, alone, values="numbers", scale=scale),
+                f"numbers-{scale}-{shift}-n{n}{'-alone' * alone}",
+                *call(n, c, k, 11, o, 1, 5, alone, values="numbers", scale=scale, shift=shift),
             )
             for n, c, k, o in ((6, 5, 3, 9), (20, 70, 13, 33))
-            for scale in (1.0, 0.2, 100.0)
+            for scale, shift in ((1.0, 0.0), (0.2, 0.0), (100.0, 0.0), (100 / 6, 1.0))
             for alone in (False, True)
         ),
         *(
             (
                 f"learnt-scale{'-alone' * alone}-n{n}",
-                *call(n, c, k, 11, o, 1, 4, alone, values="numbers", learn_scale=True, scale=7.0),
+                *call(
+                    n, c, k, 11, o, 1, 4, alone, values="numbers", learn_scale=True, scale=7.0, shift=n % 4.0
+                ),
             )
             for n, c, k, o in ((6, 5, 3, 9), (20, 70, 13, 33))
             for alone in (False, True)

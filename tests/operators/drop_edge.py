@@ -7,9 +7,11 @@ from reference import rng
 GRADIENTS = ()
 
 
-def forward(edge_index, p=0.2, kept="rescaled", training=False, key=0, num_nodes=None):
+def forward(edge_index, p=0.2, kept="rescaled", chance="fixed", training=False, key=0, num_nodes=None):
     if not training:
         return np.ones((len(edge_index), 1))
+    if chance == "drawn":  # of the whole batch
+        p = p * rng.uniform(key ^ ((1 << 64) - 1), 0)
     dropped = np.array([rng.uniform(key, e) < p for e in range(len(edge_index))], bool)
     return np.where(dropped, 0.0, 1.0 / (1.0 - p) if kept == "rescaled" else 1.0).reshape(-1, 1)
 
@@ -27,6 +29,8 @@ def cases():
     yield "scoring", *_call("random", 20, p=0.5, key=7)
     for p in (0.0, 0.2, 0.9):
         yield f"training-{p}", *_call("random", 40, p=p, training=True, key=3)
+    for key in (3, 4):
+        yield f"drawn-{key}", *_call("random", 40, p=0.9, training=True, key=key, chance="drawn")
     yield "one", *_call("odd", 40, p=0.5, kept="one", training=True, key=(1 << 64) - 5)
 
 

@@ -18,11 +18,17 @@ def _edges(edge_index, weight, direction):
 def _divisors(i, w, n, kind, eps):
     """Of every node, and whether it is a sum of weights."""
     sums = np.bincount(i, w, n) if len(i) else np.zeros(n)
-    return (np.ones(n), np.zeros(n, bool)) if kind == "sum" else (np.maximum(sums, eps), sums > eps)
+    return (np.ones(n), np.zeros(n, bool)) if kind != "mean" else (np.maximum(sums, eps), sums > eps)
+
+
+def _shares(j, i, n, kind, eps):
+    """Weights of messages whose senders divide what they send by the number of edges into themselves."""
+    return 1 / np.maximum(eps, np.bincount(i, minlength=n))[j] if kind == "share" else 1
 
 
 def forward(x, edge_index, weight=None, kind="mean", eps=1e-6, direction="forward"):
     j, i, _, w = _edges(edge_index, weight, direction)
+    w = w * _shares(j, i, len(x), kind, eps)
     y = np.zeros_like(x)
     np.add.at(y.reshape(len(x), -1), i, w[:, None] * x.reshape(len(x), -1)[j])
     return y / _divisors(i, w, len(x), kind, eps)[0].reshape(-1, *[1] * (x.ndim - 1))
@@ -30,6 +36,7 @@ def forward(x, edge_index, weight=None, kind="mean", eps=1e-6, direction="forwar
 
 def backward(dy, x, edge_index, weight=None, kind="mean", eps=1e-6, direction="forward"):
     j, i, number, w = _edges(edge_index, weight, direction)
+    w = w * _shares(j, i, len(x), kind, eps)
     s, free = _divisors(i, w, len(x), kind, eps)
     rows, g = x.reshape(len(x), -1), dy.reshape(len(x), -1) / s[:, None]
     dx = np.zeros_like(rows)
@@ -57,7 +64,7 @@ def _call(edges, n, c, f, weighted=True, low=0.2, **attrs):
 
 def cases():
     for direction in ("forward", "reverse", "both"):
-        for kind in ("mean", "sum"):
+        for kind in ("mean", "sum", "share"):
             for edges, n, c, f in (
                 ("none", 5, 3, 7),
                 ("line", 6, 0, 3),
@@ -65,12 +72,26 @@ def cases():
                 ("random", 30, 13, 64),
                 ("odd", 21, 5, 17),
             ):
-                for weighted in (True, False):
+                for weighted in (True, False)[kind == "share" :]:
                     name = f"{kind}-{direction}-{edges}-n{n}c{c}f{f}{'-weighted' if weighted else ''}"
-                    yield name, *_call(edges, n, c, f, weighted, kind=kind, direction=direction)
+                    yield (
+                        name,
+                        *_call(
+                            edges,
+                            n,
+                            c,
+                            f,
+                            weighted,
+                            kind=kind,
+                            direction=direction,
+                            **({"eps": 1.0} if kind == "share" else {}),
+                        ),
+                    )
     yield "many-configs", *_call("odd", 6, 150, 5, direction="both")
     yield "some-dropped", *_call("random", 30, 3, 8, low=-2.0, eps=0.1)  # sums of weights that are 0, too
     yield "least-divisor", *_call("random", 30, 3, 8, eps=3.0)
+    for eps in (0.5, 3.0):
+        yield f"least-share-{eps}", *_call("random", 30, 3, 8, False, kind="share", eps=eps)
 
 
 def large():

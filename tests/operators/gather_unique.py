@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from reference.cells import unique_cells
 
-from operators.dimension_tokens import cells
+from operators.cell_columns import cells
 
 Array = np.ndarray[Any, Any]
 

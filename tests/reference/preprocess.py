@@ -126,9 +126,10 @@ def self_loops(N, edges):
     return np.array(kept + [(v, v) for v in range(N) if v not in seen], np.int64)
 
 
-def layout_digits(node_feat):
+def layout_digits(node_feat, padding=-1, least=-1):
     rank = (node_feat[:, 21:27] != 0).sum(1)
-    return np.where(np.arange(6) < rank[:, None], node_feat[:, 134:140], -1)
+    digits = node_feat[:, 134:140]
+    return np.where(((np.arange(6) < rank[:, None]) | (padding == 0)) & (digits >= least), digits, -1)
 
 
 def scaler(x):
@@ -187,6 +188,46 @@ def log_columns(x, columns=None, offset=1, signed=False):
     return np.where(chosen, logs, x)
 
 
+def range_columns(x, columns, low, high):
+    x = x.astype(np.float64)
+    ends = np.array([low, high], np.float64)
+    x[:, columns] = 2 * (x[:, columns] - ends[0]) / (ends[1] - ends[0]) - 1
+    return x
+
+
+def fifth_columns(node_feat, scrambled=True):
+    """(N, 53 + 138): scalars, then 23 numbers of six dimensions each: what the fifth place of the competition made.
+
+    Ranged ones from -1 to 1 first, then sizes as logarithms; their reshaping takes 54 numbers of nine lists for
+    six dimensions of nine.
+    """
+    x = node_feat.astype(np.float64)
+
+    def ranged(columns, low, high):
+        return 2 * (x[:, columns] - low) / (high - low) - 1
+
+    def sizes(columns, least=0):
+        return np.log(np.maximum(x[:, columns] - least + 1, 1))
+
+    flags = [0, 3, 6, 7, 10, 13, 15, 18, 20]
+    scalars = [
+        ranged(flags, 0, 1), ranged([30], 0, 35), ranged([91], 0, 3), ranged([92], 0, 5), ranged([113, 114], 0, 1),
+        ranged([115], 0, 5), ranged([125, 128, 133], 0, 1),
+        sizes([27]), sizes([28], 1), sizes([29, 43]), sizes([44], 1), sizes([51]), sizes([52], 1), sizes([59, 60]),
+        sizes([67], -2), sizes([68, 75]), sizes([76], 1), sizes([83]), sizes([84], 1), sizes(range(107, 113)),
+        sizes([117, 118, 119]), sizes([120], 1), sizes([121, 122, 123]), sizes([124], 1), sizes([126]),
+        sizes([127], -39), sizes([129, 130]), sizes([131], -24), sizes([132]),
+    ]  # fmt: skip
+    lists = [
+        ranged(range(31, 37), 0, 5), ranged(range(45, 51), 0, 4), ranged(range(61, 67), -1, 4),
+        ranged(range(69, 75), 0, 4), ranged(range(77, 83), 0, 4), ranged(range(85, 91), 0, 1),
+        sizes(range(21, 27)), sizes(range(37, 43)), sizes(range(53, 59)),
+    ]  # fmt: skip
+    numbers = np.concatenate(lists, 1)
+    numbers = numbers.reshape(-1, 6, 9).swapaxes(1, 2) if scrambled else numbers.reshape(-1, 9, 6)
+    return np.concatenate([*scalars, numbers.reshape(-1, 54), dimension_flags(node_feat)], 1)
+
+
 def mod_features(node_feat):
     """(N, 60): of 30 columns the place within 128, then the number of whole 128s."""
     x = node_feat[:, [*range(21, 27), *range(31, 43), *range(53, 59), *range(61, 67)]].astype(np.float64)
@@ -207,6 +248,16 @@ def operand_shapes(node_feat, opcodes, edges):
         shapes = [node_feat[v, 21:29] for u, v in edges if u == node] + [np.full(8, -1.0)] * 2
         out[node] = np.concatenate(shapes[:2])
     return np.log(out + 3)
+
+
+def program_columns(node_feat, virtual):
+    """(N, 186) of stored rows (N, 186): some of the last 46 are logarithms. Virtual nodes (N,) have x = -1, others made 0."""
+    out = node_feat.astype(np.float64).copy()
+    dynamic = node_feat[:, 148].max()  # the same of all stored nodes
+    out[virtual, 140:], out[virtual, 148] = -1, dynamic
+    out[:, 144:148] = np.log(out[:, 144:148] + 2)
+    out[:, 170:] = np.log(out[:, 170:] + 3)
+    return out
 
 
 def _factors(x):

@@ -1,15 +1,17 @@
 """The fifth place."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
-from torch.nn import functional as fn
 from torch_geometric.nn import SAGEConv
 
 from . import Case, conv, join, linear, part
-from .losses import hinge, per_slate
+from .losses import hinge
 
 TENSORS, DIMENSIONS = 3, 6
 SCALARS, GROUPS = 53, 23  # columns of a node; numbers of each of its dimensions
+KERNEL, OUTPUT, INPUT = (slice(first, first + DIMENSIONS) for first in (0, 8, 16))  # of a tile config
 ENCODER = {
     "in_proj": "self_attn.in_proj_",
     "out_proj": "self_attn.out_proj.",
@@ -34,23 +36,25 @@ def graph_model(w, g, x, fields) -> Tensor:
     return linear(w, "head", x.sum(1))[:, 0]
 
 
-def own_layouts(g) -> Tensor:
+def layouts_of_nodes(g) -> Tensor:
     """(C, N, 3, 6): those of the config, elsewhere the node's own three times."""
     layouts = g["layout_digits"][None, :, None].repeat(len(g["digits"]), 1, TENSORS, 1)
     layouts[:, g["config_nodes"]] = g["digits"].unflatten(-1, (TENSORS, DIMENSIONS))
     return layouts
 
 
-def inverted(layouts) -> Tensor:
-    """The place of every dimension in a list, -1 where it is not: (..., 6)."""
-    found = layouts[..., None, :] == torch.arange(DIMENSIONS)[:, None]  # (..., dimension, place)
-    return torch.where(found.any(-1), found.int().argmax(-1), -1)
+def places_of(layouts) -> Tensor:
+    """(..., 6): the place of every dimension in a list, -1 where it is not; a number below -1 is an index."""
+    places = torch.full(layouts.shape, -1)
+    for place in range(DIMENSIONS):
+        at = torch.where(layouts[..., place] != -1)
+        places[(*at, layouts[(*at, torch.full_like(at[0], place))])] = place
+    return places
 
 
 def layout_scores(w, g, fields) -> Tensor:
-    layouts = own_layouts(g)
-    columns = layouts.flatten(2).double(), inverted(layouts).flatten(2).double()
-    return graph_model(w, g, join(g["node_feat"], w["opcodes.weight"][g["node_opcode"]], *columns), fields)
+    opcodes = w["opcodes.weight"][g["node_opcode"]]
+    return graph_model(w, g, join(g["node_feat"], opcodes, layouts_of_nodes(g).flatten(2).double()), fields)
 
 
 def encoder_layer(w, name, x, fields) -> Tensor:
@@ -64,42 +68,42 @@ def encoder_layer(w, name, x, fields) -> Tensor:
     return conv(layer, weights, x)
 
 
-def tokens(w, g, fields) -> Tensor:
-    """(C, K, columns of a token): a transformer over the dimensions of every configurable node."""
-    groups = g["node_feat"][g["config_nodes"], SCALARS:].unflatten(-1, (GROUPS, DIMENSIONS)).mT  # (K, 6, 23)
-    places = inverted(g["digits"].unflatten(-1, (TENSORS, DIMENSIONS))).mT + 1  # (C, K, 6, 3)
-    places = fn.one_hot(places, DIMENSIONS + 1).flatten(-2).double()
-    x = groups @ w["tokens0.weight"].T + places @ w["tokens0.position"] + w["tokens0.bias"]
-    x = x.relu().flatten(0, 1)
+def token_scores(w, g, tensors, fields) -> Tensor:
+    """With further numbers of the dimensions of every node, (C, N, 6, ...)."""
+    groups = g["node_feat"][:, SCALARS : SCALARS + GROUPS * DIMENSIONS].unflatten(-1, (GROUPS, DIMENSIONS)).mT
+    numbers = torch.arange(DIMENSIONS)[:, None].expand(*tensors.shape[:3], 1)
+    x = torch.cat([groups.expand(len(tensors), -1, -1, -1), tensors, numbers], -1)
+    x = linear(w, "tokens0", x).relu().flatten(0, 1)
     for i in range(fields.token_layers):
         x = encoder_layer(w, f"tokens{i + 1}", x, fields)
-    return x.mean(1).unflatten(0, places.shape[:2])
+    opcodes = w["opcodes.weight"][g["node_opcode"]]
+    x = x.mean(1).unflatten(0, tensors.shape[:2])
+    return graph_model(w, g, join(g["node_feat"][:, :SCALARS], opcodes, x), fields)
 
 
 def dimension_scores(w, g, fields) -> Tensor:
-    plain = linear(w, "plain", torch.cat([g["node_feat"], g["layout_digits"].double()], -1)).relu()
-    dimensions = plain.repeat(len(g["digits"]), 1, 1)
-    dimensions[:, g["config_nodes"]] = tokens(w, g, fields)
-    opcodes = w["opcodes.weight"][g["node_opcode"]]
-    return graph_model(w, g, join(g["node_feat"][:, :SCALARS], opcodes, dimensions), fields)
+    places = places_of(layouts_of_nodes(g)).mT.double()
+    tiles = g["node_feat"][:, SCALARS + GROUPS * DIMENSIONS :].unflatten(-1, (TENSORS, DIMENSIONS)).mT
+    return token_scores(w, g, torch.cat([tiles.expand(len(places), -1, -1, -1), places], -1), fields)
 
 
 def tile_scores(w, g, fields) -> Tensor:
-    opcodes = w["opcodes.weight"][g["node_opcode"]]
-    return graph_model(w, g, join(g["node_feat"], opcodes, g["config_feat"][:, None]), fields)
+    tiles = torch.stack([g["config_feat"][:, part] for part in (KERNEL, OUTPUT, INPUT)], -1)  # (C, 6, 3)
+    places = places_of(g["layout_digits"])[:, :, None].expand(-1, -1, TENSORS).double()  # (N, 6, 3)
+    return token_scores(w, g, join(places, tiles[:, None]), fields)
 
 
-def of_slates_and_batch(slates) -> Tensor:
+def of_slates_and_batch(slates, margin) -> Tensor:
     """Half over the pairs of a graph, half over all pairs of the batch."""
-    apart = torch.stack([hinge(s, y, 1).mean() for s, y, _ in slates]).mean()
-    together = hinge(torch.cat([s for s, *_ in slates]), torch.cat([y for _, y, _ in slates]), 1).mean()
-    return 0.5 * apart + 0.5 * together
+    apart = torch.stack([hinge(s, y, margin).mean() for s, y, _ in slates]).mean()
+    together = torch.cat([s for s, *_ in slates]), torch.cat([y for _, y, _ in slates])
+    return 0.5 * apart + 0.5 * hinge(*together, margin).mean()
 
 
 SIZES = {"opcode_columns": 5, "width": 12, "layers": 2}
 TOKENS = {"token_columns": 8, "heads": 2, "hidden": 10}
 CASES = [
-    Case("fifth-layout", SIZES, layout_scores, of_slates_and_batch),
-    Case("fifth-dimension", {**SIZES, **TOKENS}, dimension_scores, of_slates_and_batch),
-    Case("fifth-tile", SIZES, tile_scores, per_slate(lambda s, y, v: hinge(s, y, 0.1).mean())),
+    Case("fifth-layout", SIZES, layout_scores, partial(of_slates_and_batch, margin=1)),
+    Case("fifth-dimension", {**SIZES, **TOKENS}, dimension_scores, partial(of_slates_and_batch, margin=1)),
+    Case("fifth-tile", {**SIZES, **TOKENS}, tile_scores, partial(of_slates_and_batch, margin=0.1)),
 ]

@@ -62,7 +62,7 @@ def tile_loss(s, y, v) -> Tensor:
 
 
 def layout_scores(w, g, fields) -> Tensor:
-    config = every_node(g, 100)
+    config = every_node({**g, "digits": g["digits"] + 1}, 100 / 6)  # -1 to 5 as 0 to 100
     a = adjacency(g, loops=False)
     a = a + a.T + torch.eye(len(a))
     root = a.sum(0).rsqrt()

@@ -34,9 +34,12 @@ def clipped_list_mle(s, y, v) -> Tensor:
 
 
 SIZES = {"node_columns": 5, "opcode_columns": 4, "first": 8, "width": 8, "stages": 2, "layers": 2}
+ORDERED = {
+    "pairs": "ordered"
+}  # all pairs have an order here; slates of one size only are in test_published.py
 CASES = [
-    Case("second-xla", SIZES, scores, per_slate(differences_and_errors)),
+    Case("second-xla", {**SIZES, **ORDERED}, scores, per_slate(differences_and_errors)),
     Case("second-nlp", SIZES, scores, per_slate(clipped_list_mle)),
     Case("second-nlp", {**SIZES, "score_scale": 1e4}, scores, per_slate(clipped_list_mle)),  # is clipped
-    Case("second-tile", SIZES, scores, per_slate(lambda s, y, v: margin_ranking(s, y, 0.1))),
+    Case("second-tile", {**SIZES, **ORDERED}, scores, per_slate(lambda s, y, v: margin_ranking(s, y, 0.1))),
 ]

@@ -20,11 +20,17 @@ def dense(w, name, x, to) -> Tensor:
     return norm(w, to, fn.silu(linear(w, name, x)))
 
 
-def messages(w, name, x, g) -> Tensor:
+def messages(w, name, x, g, fields) -> Tensor:
     """What a node is, what its consumers send, what its producers send."""
     mean, edges = SimpleConv(aggr="mean"), g["edge_index"].T
-    sent = mean(linear(w, f"{name}_in", x), edges), mean(linear(w, f"{name}_out", x), edges.flip(0))
-    return torch.cat([linear(w, f"{name}_self", x), *sent], -1)
+    received, back = linear(w, f"{name}_out", x), edges.flip(0)
+    from_producers = mean(received, back)
+    if fields.degrees == "published":  # by the operands of the producer, not by those of the node
+        own = torch.bincount(edges[0], minlength=x.shape[-2]).clamp(min=1)
+        from_producers = SimpleConv(aggr="sum")(received / own[:, None], back)
+    return torch.cat(
+        [linear(w, f"{name}_self", x), mean(linear(w, f"{name}_in", x), edges), from_producers], -1
+    )
 
 
 def attention(w, name, x) -> Tensor:
@@ -40,9 +46,9 @@ def layout_scores(w, g, fields) -> Tensor:
     x = dense(w, "first", join(features, every_node(g, fields.config_scale), opcodes), "x0")
     for i in range(fields.blocks):
         h = join(p, x)
-        a = norm(w, f"sage{i}_mixed", fn.silu(messages(w, f"sage{i}", h, g)))
+        a = norm(w, f"sage{i}_mixed", fn.silu(messages(w, f"sage{i}", h, g, fields)))
         a = dense(w, f"sage{i}_linear", a, f"sage{i}")
-        p = linear(w, f"p{i + 1}_linear", messages(w, f"p{i + 1}", p, g).tanh()).tanh()
+        p = linear(w, f"p{i + 1}_linear", messages(w, f"p{i + 1}", p, g, fields).tanh()).tanh()
         x = dense(w, f"join{i}", torch.cat([a, attention(w, f"attention{i}", h)], -1), f"x{i + 1}")
     x = dense(w, "mlp1", dense(w, "mlp0", join(p, x), "m0"), "m1")
     return linear(w, "head", x.sum(1))[:, 0]
@@ -62,12 +68,16 @@ def tile_loss(s, y, v) -> Tensor:
 
 
 SIZES = {"opcode_columns": 4, "first": 12, "width": 8}
+LAYOUT = {**SIZES, "blocks": 2, "message": 5, "keys": 6, "position": 6, "position_message": 3}
 CASES = [
-    Case(
-        "third-layout",
-        {**SIZES, "blocks": 2, "message": 5, "keys": 6, "position": 6, "position_message": 3},
-        layout_scores,
-        per_slate(lambda s, y, v: hinge(s, y, 1).sum()),
+    *(
+        Case(
+            "third-layout",
+            {"degrees": degrees, **LAYOUT, **more},
+            layout_scores,
+            per_slate(lambda s, y, v: hinge(s, y, 1).sum()),
+        )
+        for degrees, more in (("published", {}), ("receiver", {"program": True}))
     ),
     Case("third-tile", {**SIZES, "blocks": 3}, tile_scores, per_slate(tile_loss)),
 ]

@@ -13,6 +13,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -21,7 +22,7 @@ from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError, Error, RecipeError
+from tpugraphs.errors import ConfigError, Error, RecipeError, printable
 from tpugraphs.system import progress
 
 __all__ = ["main"]
@@ -46,6 +47,10 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if found:
+            near = difflib.get_close_matches(found[1], re.findall(r"[^\s,']+", found[2]), n=1)
+            message += f" (did you mean {near[0]}?)" if near else ""
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
 
 
@@ -134,11 +139,12 @@ def _run(argv: Sequence[str] | None) -> int:
             _core.set_num_threads(args.threads)
         silent = progress.quiet() if args.quiet or args.json else nullcontext()
         with silent, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+            for told in ("interrupted after step", ".* left out of the fit"):  # elsewhere
+                warnings.filterwarnings("ignore", message=told)
             code: int = args.run(args)
             return code
     except KeyboardInterrupt as stop:
-        print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
+        print("\n" + _line(f"tpugraphs {args.command}: interrupted {stop}"), file=sys.stderr)
         return 130
     except BrokenPipeError:
         raise
@@ -166,7 +172,7 @@ _REMEDIES: dict[type[OSError], str] = {
 
 def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory; use fewer or smaller graphs"
+        return _line(str(error)) or "not enough memory; use fewer or smaller graphs"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = "".join(f"; {text}" for kind, text in _REMEDIES.items() if isinstance(error, kind))
         return _line(f"{os.fsdecode(error.filename)}: {error.strerror or type(error).__name__}{remedy}")
@@ -176,5 +182,5 @@ def _message(error: BaseException) -> str:
 
 def _line(text: str) -> str:
     """Make one line of a message, without the middle if it is very long."""
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 300]} ... {text[-300:]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import tpugraphs as tg
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
-from tpugraphs.system.files import atomic_write, opened
+from tpugraphs.system.files import atomic_write
+from tpugraphs.system.texts import read_whole
+from tpugraphs.system.words import json_text
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -222,6 +223,9 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
     return [(name, of, read) for file in files for name, read in tg.data.collections.graphs_in(file)]
 
 
+_MOST_PATTERNS = 16 << 20  # bytes of a file of them
+
+
 def patterns(args: argparse.Namespace) -> list[str]:
     """Return the patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
     if hasattr(args, "excluded"):
@@ -232,8 +236,7 @@ def patterns(args: argparse.Namespace) -> list[str]:
             found.append(pattern)
             continue
         try:
-            with opened(stdin(args, pattern[1:])) as file:
-                lines = file.read().decode("utf-8-sig").splitlines()
+            lines = read_whole(stdin(args, pattern[1:]), _MOST_PATTERNS).decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"--exclude {pattern}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at "
@@ -322,7 +325,7 @@ def piped(args: argparse.Namespace) -> bool:
 def say(args: argparse.Namespace, text: str = "") -> None:
     """Print a result for people, unless it is asked for as JSON; next to a stream it is a remark."""
     if not (args.json or (args.quiet and piped(args))):
-        print(text, flush=True, file=sys.stderr if piped(args) else sys.stdout)
+        print(printable(text), flush=True, file=sys.stderr if piped(args) else sys.stdout)
 
 
 def remark(args: argparse.Namespace, text: str = "") -> None:
@@ -334,7 +337,7 @@ def remark(args: argparse.Namespace, text: str = "") -> None:
 def emit(args: argparse.Namespace, result: Any) -> None:
     """Print the result as JSON, if asked for."""
     if args.json:
-        print(json.dumps(result, indent=2, ensure_ascii=False))
+        print(json_text(result))
 
 
 def error_fields(error: BaseException) -> dict[str, str | None]:
@@ -344,7 +347,7 @@ def error_fields(error: BaseException) -> dict[str, str | None]:
 
 def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
     """Print a line on stderr."""
-    print(f"tpugraphs {args.command}: {kind}: {text}", file=sys.stderr)
+    print(printable(f"tpugraphs {args.command}: {kind}: {text}"), file=sys.stderr)
 
 
 def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) -> History:
@@ -380,7 +383,7 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not (args.json or args.quiet or sys.stderr.isatty()):
-                print(f"{who}{progress_line(fit.history)}", file=sys.stderr, flush=True)
+                print(printable(f"{who}{progress_line(fit.history)}"), file=sys.stderr, flush=True)
 
     return ProgressLines()
 

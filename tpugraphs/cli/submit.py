@@ -7,11 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system.progress import Progress, tracked
 from tpugraphs.system.words import counted
@@ -38,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out FILE",
         "file to write (default: submission.csv); - prints it. One file that is read may be - as well",
     )
-    common.option(parser, "--collection COLLECTION", "collection of files that do not lie in one")
+    meaning = "collection of files that do not lie in one; with --score and no DATA: score only this one"
+    common.option(parser, "--collection COLLECTION", meaning)
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
     common.option(
         group,
@@ -78,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
             "give RANKER and DATA, or --merge FILES, or --ranker COLLECTION=FILE (or --rankers DIR), or "
             "--validate FILE, or --score FILE"
         )
+    if args.collection is not None and args.collection not in FOLDERS:
+        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(FOLDERS)}")
     root_given = args.root is not None
     args.root = args.root if root_given else common.default_root()
     if args.score is not None:
@@ -106,30 +110,39 @@ def run(args: argparse.Namespace) -> int:
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     """Ranking and number of configurations by submission ID."""
-    if args.collection is not None and args.collection not in FOLDERS:
-        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(FOLDERS)}")
     if not args.data:
         raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)
-    graphs = common.open_graphs(args.data, args, args.split or "test")
+    graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
     counts: dict[str, int] = {}
     options = {"tta": args.tta, "precision": args.precision}
     for graph in tracked(graphs, "rank", "graph", None):
-        file = graph.path or graph.name
-        if args.collection is not None:
-            graph = graph.replace(collection=args.collection)
-        elif graph.collection is None:
-            raise DataError(
-                "no collection is known for this graph, and its ID needs one; "
-                "give --collection, for example layout:xla:random",
-                file=file, field="collection",
-            )  # fmt: skip
         if graph.submission_id in rankings:
-            raise DataError(f"{graph.submission_id} is given twice; leave one out", file=file, field="name")
+            again = f"{graph.submission_id} is given twice; leave one out"
+            raise DataError(again, file=graph.path or graph.name, field="name")
         rankings[graph.submission_id] = ranker.rank(graph, **options)
         counts[graph.submission_id] = graph.num_configs
     return rankings, counts
+
+
+def _opened(args: argparse.Namespace, data: list[str], split: str) -> common.Graphs:
+    """Open graphs, each in its collection, which its ID names."""
+
+    def placed(read: Callable[[], tg.Graph]) -> tg.Graph:
+        graph = read()
+        if args.collection is not None:
+            return graph.replace(collection=args.collection)
+        if graph.collection is None:
+            raise DataError(
+                "no collection is known for this graph, and its ID needs one; "
+                "give --collection, for example layout:xla:random",
+                file=graph.path or graph.name, field="collection",
+            )  # fmt: skip
+        return graph
+
+    graphs = common.open_graphs(data, args, split)
+    return common.Graphs([(name, partial(placed, read)) for name, read in graphs.readers])
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:
@@ -191,7 +204,8 @@ def _save_part(out: str, rankings: Rankings) -> None:
         part = f"{stem}.partial.csv"
         tg.submission.write(part, rankings)
         done = counted(len(rankings), "graph")
-        print(f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume", file=sys.stderr)
+        text = f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume"
+        print(printable(text), file=sys.stderr)
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
@@ -207,7 +221,8 @@ def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
 def _score(args: argparse.Namespace) -> int:
     split = args.split or "valid"
     data = [*([args.ranker] if args.ranker is not None else []), *args.data]
-    graphs = [common.open_graphs(data, args, split)] if data else list(_splits(args, split).values())
+    data = data or ([args.collection] if args.collection is not None else [])
+    graphs = [_opened(args, data, split)] if data else list(_splits(args, split).values())
     result = tg.submission.score(common.stdin(args, args.score), *graphs)
     common.emit(args, {"file": result.path, **{k: v for k, v in vars(result).items() if k != "path"}})
     common.say(args, str(result))

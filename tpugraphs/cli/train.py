@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, json_text
 
 HELP = "train a ranker on measured graphs and save it"
 EXAMPLE = (
@@ -122,7 +121,7 @@ def _train_seeds(
     common.after_fit(args, histories[0], done_of)
     runs.ensemble(normalize=args.normalize).save(args.out)
     if log == common.STREAM:
-        print(json.dumps(runs.to_dict(), indent=2, ensure_ascii=False))
+        print(json_text(runs.to_dict()))
     else:
         runs.save(log)
     common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})

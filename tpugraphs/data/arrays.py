@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs.errors import DataError
+from tpugraphs.system.files import no_memory
 
 AnyArray = npt.NDArray[Any]
 Rows = slice | npt.ArrayLike
@@ -34,13 +35,15 @@ def with_file(error: DataError, file: str | None) -> DataError:
 
 @contextmanager
 def naming(file: str | None) -> Iterator[None]:
-    """Name the file, if there is one, in a DataError or OSError raised within."""
+    """Name the file, if there is one, in a DataError, OSError or MemoryError raised within."""
     try:
         yield
     except DataError as error:
         raise with_file(error, file) from None
     except OSError as error:
         raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+    except MemoryError as error:
+        raise no_memory(file, error) from None
 
 
 def with_graph(error: DataError, name: str) -> DataError:
@@ -49,6 +52,31 @@ def with_graph(error: DataError, name: str) -> DataError:
     if error.file is not None or text.startswith("graph "):
         return error
     return DataError(f"graph {name!r}: {text}", field=error.field, found=error.found, expected=error.expected)
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a table (pandas, Polars, Arrow); None if there are none.
+
+    Raises
+    ------
+    DataError
+        Some are strings and others are not.
+    """
+    names = getattr(table, "column_names", None)  # Arrow, whose columns are arrays
+    names = getattr(table, "columns", None) if names is None else names
+    if names is None and hasattr(table, "__dataframe__"):
+        names = table.__dataframe__().column_names()
+    listed = [] if names is None or callable(names) else list(names)
+    kinds = sorted({type(name).__name__ for name in listed})
+    if not any(isinstance(name, str) for name in listed):
+        return None
+    if not all(isinstance(name, str) for name in listed):
+        # in scikit-learn's words
+        raise DataError(
+            "Feature names are only supported if all input features have string names, but your input has "
+            f"{kinds} as feature name / column name types; use table.columns.astype(str)"
+        )
+    return tuple(map(str, listed))
 
 
 def check_mask(field: str, value: Any, where: str = "") -> None:

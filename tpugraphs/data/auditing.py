@@ -313,7 +313,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to what was `found`."""
     runtime = graph.runtime
-    unit = f" {graph.schema.unit}" if graph.schema.unit else ""
+    scale = None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
     good = runtime > 0
     times = runtime[good].astype(np.float64)
     if isinstance(graph, TileGraph):
@@ -332,8 +332,8 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[st
     shift, level = _shift(rows, groups, logs)
     modes = _modes(groups, logs - level)  # without the shifts, which would look like modes
     if modes is not None:
-        apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit or "", 0) / UNITS["us"]
-        about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
+        apart = modes * float(np.median(runtime[good])) * (scale or 0) / UNITS["us"]
+        about = f"about {apart:,.0f} us ({modes:.2%})" if scale else f"{modes:.2%}"
         found.append(("modes", f"two modes {about} apart"))
     if shift is not None:
         found.append(("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 import os
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_BYTES = 8 << 30
+_LOOK = 4096  # bytes of what is packed that are looked at
 _LISTED = 200  # names of graphs in a notebook
 
 _READ = (
@@ -40,10 +43,14 @@ _READ = (
     "config_runtime", "config_runtime_normalizers",
 )  # fmt: skip
 _ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
-_NO_GRAPHS = {
-    ".safetensors": "tg.load_ranker(path) opens a ranker",
-    ".csv": "tg.from_frame(pandas.read_csv(path), ...) makes graphs of a table",
+_TABLE = "tg.from_frame({}, ...) makes graphs of a table"
+_NO_GRAPHS = {  # ending -> what it is, and what to do with it
+    ".safetensors": ("the file of a ranker", "tg.load_ranker(path) opens it"),
+    ".csv": ("a table", _TABLE.format("pandas.read_csv(path)")),
+    ".parquet": ("a table", _TABLE.format("pandas.read_parquet(path)")),
+    ".json": ("JSON", "read it with json.load, then " + _TABLE.format("table")),
 }
+_GZIP = b"\x1f\x8b"
 _Member = tuple[Any, str, tuple[int, ...], int]
 _Stamp = tuple[int, int, int, int]
 
@@ -102,10 +109,10 @@ def load(
         try:
             members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         except DataError as error:
-            todo = formats.of(file, _NO_GRAPHS) if error.field == "zip" else None
-            if todo is None:
+            other = _other_kind(file) if error.field == "zip" else None
+            if other is None:
                 raise
-            raise fail("zip", "a graph", "another file", todo) from None
+            raise fail("file", "a graph", *other) from None
         if MEMBER not in members:
             return _published_graph(file, members, stamp)
         left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
@@ -113,6 +120,26 @@ def load(
         if again != stamp:
             raise _structure("file", "one file", "another one, written while it was read")
         return _any_graph(file, {**members, **more}, stamp)
+
+
+def _other_kind(file: str) -> tuple[str, str] | None:
+    """Return what a file is that is no graph, and what to do with it; None if that is not known."""
+    plain = file.removesuffix(".gz")
+    with open(file, "rb") as opened:
+        packed = opened.read(2) == _GZIP
+    if not packed:
+        return formats.of(file, _NO_GRAPHS)
+    try:
+        with gzip.open(file) as unpacked:
+            start = unpacked.read(_LOOK).lstrip()[:1]
+    except (OSError, EOFError, zlib.error):
+        return None  # damaged
+    known = formats.of(plain, _NO_GRAPHS) or (_NO_GRAPHS[".json"] if start in (b"{", b"[") else None)
+    if known is None:
+        return "an intact gzip file", "unpack it with gunzip, then tg.load what was in it"
+    what, todo = known
+    todo = todo.replace("json.load", "json.load(gzip.open(path))")
+    return f"an intact gzip file of {what.removeprefix('the file of ')}", todo
 
 
 def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list[Graph]:
@@ -248,8 +275,8 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
 class Split(Sequence[Graph]):
     """The graphs of one split. A graph is read when it is asked for and not kept.
 
-    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split. `paths` are the files in
-    order of name, `collection` is the name of the collection.
+    Indexing reads one graph; slicing, :meth:`exclude` and ``+`` return another lazy split. `paths` are the
+    files in order of name, `collection` is the name of the collection.
 
     Parameters
     ----------
@@ -266,6 +293,7 @@ class Split(Sequence[Graph]):
     ) -> None:
         self.collection = collection
         self.paths = [os.fspath(path) for path in paths]
+        self._of = [collection] * len(self.paths)  # every path's own collection
         self._max_bytes = max_bytes
 
     @property
@@ -283,7 +311,7 @@ class Split(Sequence[Graph]):
     def __getitem__(self, index: int | slice) -> Graph | Split:
         """One graph, or a lazy split of several."""
         if isinstance(index, slice):
-            return Split(self.collection, self.paths[index], self._max_bytes)
+            return self._some(range(len(self))[index])
         if not isinstance(index, SupportsIndex):
             todo = "for a name: split[split.names.index(name)]"
             raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
@@ -292,7 +320,24 @@ class Split(Sequence[Graph]):
             raise _structure(
                 "file", "one graph in every file of a collection", counted(len(graphs), "kernel")
             )
-        return graphs[0]._with(collection=self.collection)
+        return graphs[0]._with(collection=self._of[index])
+
+    def _some(self, places: Iterable[int]) -> Split:
+        """Make a split of some of the graphs."""
+        chosen = [*places]
+        some = Split(self.collection, [self.paths[i] for i in chosen], self._max_bytes)
+        some._of = [self._of[i] for i in chosen]
+        return some
+
+    def __add__(self, other: Split) -> Split:
+        """Join splits, of one collection or several, into a lazy one; a graph in both is there twice."""
+        if not isinstance(other, Split):
+            return NotImplemented
+        mine, theirs = _limit(self._max_bytes), _limit(other._max_bytes)
+        joined = Split(self.collection, self.paths + other.paths, max(mine, theirs))
+        joined._of = self._of + other._of
+        joined.collection = " + ".join(dict.fromkeys(joined._of))
+        return joined
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without some graphs.
@@ -309,8 +354,8 @@ class Split(Sequence[Graph]):
             A lazy one, like this.
         """
         patterns = exclude_patterns(patterns)
-        kept = [p for p in self.paths if not excluded(file_stem(p), self.collection, patterns)]
-        return Split(self.collection, kept, self._max_bytes)
+        each = enumerate(zip(self.paths, self._of, strict=True))
+        return self._some(i for i, (path, own) in each if not excluded(file_stem(path), own, patterns))
 
     def __repr__(self) -> str:
         return f"Split({self.collection!r}, {counted(len(self), 'graph')})"

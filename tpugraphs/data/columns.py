@@ -30,7 +30,16 @@ def _title(what: str, name: Any) -> str:
     """Return what errors call a column or digit; refuses what cannot be a name."""
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
+    _check_text(f"{what} {name!r}", name)
     return f"{what} {name!r}"
+
+
+def _check_text(title: str, text: str) -> None:
+    """Refuse halves of surrogate pairs, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{title}: expected text that UTF-8 can write, found {text!r:.80}") from None
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,8 @@ class Column:
         if len(types) > 1 or not types <= {str, int, float}:
             wanted, found = "all strings, all whole numbers or all floats", sorted(t.__name__ for t in types)
             raise ConfigError(f"{title}: expected values that are {wanted}, found {', '.join(found)}")
+        for value in values if types == {str} else ():
+            _check_text(title, str(value))
         if any(isinstance(value, float) and not math.isfinite(value) for value in values):
             raise ConfigError(f"{title}: expected finite values, found {values!r}")
         if len(set(values)) < len(values):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["counts", "describe", "format_description", "html_table", "judge"]
 
+_MORE = ", more is better"
 MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description says so
 
 
@@ -47,7 +48,7 @@ def describe(graph: Graph) -> dict[str, Any]:
         field: str(value.dtype) for field, value in graph.fields().items() if hasattr(value, "dtype")
     }
     result["has_runtimes"] = graph.has_runtimes
-    summary, scale = _summary(graph), UNITS.get(graph.schema.unit or "")
+    summary, scale = _summary(graph), None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
     if summary is None or scale is None:
         result["runtime_ns"] = None
     else:
@@ -94,7 +95,8 @@ def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]
         if len(runtimes) < configs:
             yield "failed-configs", f"{counted(configs - len(runtimes), 'config')} failed, and left out"
         if len(runtimes) > 1 and runtimes.min() == runtimes.max():
-            yield "constant", f"all runtimes are equal ({runtimes[0]:,}{unit}): no order can be learnt"
+            value = graph.measured[graph.ran][0]
+            yield "constant", f"all runtimes are equal ({value:,}{unit}): no order can be learnt"
         if runtimes.min() == 0:
             yield "zero-runtimes", f"{counted(int((runtimes == 0).sum()), 'runtime')} of 0{unit}"
 
@@ -104,8 +106,11 @@ def html_table(graph: Graph) -> str:
     rows = counts(graph)
     summary, unit = _summary(graph), graph.schema.unit
     if summary:
-        scale, shown = (UNITS[unit] / UNITS["ms"], " ms") if unit else (1.0, "")
-        rows["runtime"] = _times(summary, scale, shown)
+        if graph.schema.maximized:
+            rows[unit or "value"] = _times(summary, 1.0, _MORE)
+        else:
+            scale, shown = (UNITS[unit] / UNITS["ms"], " ms") if unit else (1.0, "")
+            rows["runtime"] = _times(summary, scale, shown)
     left = "style='text-align:left'"
     cells = "".join(
         f"<tr><th {left}>{html.escape(key.replace('_', ' '))}</th>"
@@ -117,11 +122,11 @@ def html_table(graph: Graph) -> str:
 
 
 def _summary(graph: Graph) -> dict[str, float] | None:
-    """Summarise the runtimes, in the unit of the graph; None if there are none."""
+    """Summarise what was measured, in the unit of the graph; None if there is nothing."""
     if not graph.has_runtimes:
         return None
-    runtime = graph.runtime[graph.ran]
-    return {"min": runtime.min().item(), "median": float(np.median(runtime)), "max": runtime.max().item()}
+    value = graph.measured[graph.ran]
+    return {"min": value.min().item(), "median": float(np.median(value)), "max": value.max().item()}
 
 
 def _times(summary: Mapping[str, float], scale: float, shown: str) -> str:
@@ -141,9 +146,12 @@ def format_description(description: Mapping[str, Any]) -> str:
     size = f"{counted(d['nodes'], 'node')}, {counted(d['edges'], 'edge')}, {counted(d['configs'], 'config')}"
     if "config_nodes" in d:
         size += f", {counted(d['config_nodes'], 'configurable node')}"
-    runtime = _times(d["runtime_ns"], 1 / UNITS["ms"], " ms") if d["runtime_ns"] else None
+    runtime, more = _times(d["runtime_ns"], 1 / UNITS["ms"], " ms") if d["runtime_ns"] else None, False
     if not runtime and d.get("runtime"):
-        runtime = _times(d["runtime"], 1.0, ", unit not said")
+        schema = d["schema"]
+        more = schema.get("direction") == "maximize"
+        unit = f" {schema['unit']}" if more and schema["unit"] else ""
+        runtime = _times(d["runtime"], 1.0, unit + _MORE if more else ", unit not said")
     failed, share = d.get("failed_configs"), 100 * (d["distinct_share"] or 0)
     inward, outward = d["degree"]["in"], d["degree"]["out"]
     rows = [
@@ -152,7 +160,7 @@ def format_description(description: Mapping[str, Any]) -> str:
         ("collection", d["collection"] or "not known"),
         ("file", d["file"]),
         ("size", size),
-        ("runtime", runtime),
+        ("value" if more else "runtime", runtime),
         ("failed configs", f"{failed:,}" if failed else None),
         *_columns(d.get("schema", {})),
         ("distinct configs", f"{d['distinct_configs']:,} ({share:.1f} %)" if share else None),

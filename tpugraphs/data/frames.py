@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -16,7 +18,7 @@ from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, refuse_rows, typed
 from tpugraphs.data.published import Graph
-from tpugraphs.data.schema import UNITS, Schema
+from tpugraphs.data.schema import DIRECTIONS, UNITS, Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.words import counted
 
@@ -52,6 +54,7 @@ def from_frame(
     unit: str | None = None,
     kinds: Mapping[str, str] | None = None,
     schema: Schema | None = None,
+    direction: str | None = None,
 ) -> list[Graph]:
     """Make graphs of a table with one measured configuration per row.
 
@@ -77,7 +80,8 @@ def from_frame(
     features : str or list of str
         Columns that describe the problem, such as its sizes or the device; one value per problem.
     runtime : str or None
-        Column of the run times, each > 0. None: not measured, for graphs that only have to be ranked.
+        Column of the run times, each > 0, or of another quantity, see `direction`. None: not measured, for
+        graphs that only have to be ranked.
     valid : str, optional
         Column that is False where a configuration failed. Its run time is not read and may be missing or a
         text.
@@ -101,6 +105,12 @@ def from_frame(
     schema : Schema, optional
         Schema that the graphs must fit, for example that of the training graphs. Names, kinds and values of
         the columns are checked against it.
+    direction : {"minimize", "maximize"}, optional
+        Whether less or more is better of what the column `runtime` holds. ``"maximize"``, for example of
+        operations per second: ``graph.runtime`` is 1 / value, so that it is better if it is smaller and the
+        ratios are kept, and `unit` is any text, by default the name of the column. ``graph.measured`` holds
+        the values of the table. By default that of `schema`, or ``"minimize"``, with a
+        warning where the column is called like a rate.
 
     Returns
     -------
@@ -130,6 +140,7 @@ def from_frame(
         ("digits", digits, Mapping, "a dict of configurable nodes to their columns"),
         ("kinds", kinds, Mapping, "a dict of columns to their kinds"),
         ("schema", schema, Schema, "a tpugraphs.Schema"),
+        ("direction", direction, str, " or ".join(DIRECTIONS)),
     ):
         if given is not None and not isinstance(given, kind):
             raise ConfigError(f"{what}: expected {wanted}, found {given!r:.60}")
@@ -148,14 +159,19 @@ def from_frame(
         if kinds:
             raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
         by_node = _fitted(schema, roles, by_node)
-    rows = _Rows(table, roles, by_node, unit if unit not in UNITS else None)
+    maximize = _direction(direction, schema, runtime, unit) == "maximize"
+    text = maximize and (unit == runtime or unit not in (_listed(table) or ()))
+    rows = _Rows(table, roles, by_node, None if text or unit in UNITS else unit)
     names = next(iter(by_node.values()), ())
     most = (MOST_DIGIT_VALUES,) * len(names) if schema is None else [digit.values for digit in schema.digits]
     rows.check_digits(most)
-    found_unit = rows.unit(unit, schema)
+    found_unit = rows.unit(unit, schema, maximize)
+    if maximize:
+        rows.invert()
     programs = _programs(rows, nodes, edges, opcodes)
     if schema is None:
-        schema = _infer(rows, names, kinds or {}, found_unit, programs)
+        schema = _infer(rows, names, kinds or {}, programs)
+        schema = replace(schema, direction="maximize" if maximize else "minimize", unit=found_unit)
     return _graphs(rows, schema, programs)
 
 
@@ -170,6 +186,23 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise ConfigError(f"{what}: expected names of columns, found {name!r}; rename it to a string")
     return listed
+
+
+def _direction(said: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
+    """Return the direction that holds, with a warning if it was not said and the names say another one."""
+    if said is not None and said not in DIRECTIONS:
+        raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {said!r:.60}")
+    known = None if schema is None else schema.direction
+    if said is not None and known not in (None, said):
+        raise ConfigError(f"direction: expected {known!r}, as in the schema, found {said!r}")
+    rates = [name for name in (runtime, unit) if is_rate(name)]
+    if said is None and known != "maximize" and rates:
+        warnings.warn(
+            f"runtime: less is taken as better, though {rates[0]!r} looks like a quantity of which more is: "
+            "give direction='maximize', or direction='minimize' if less is better",
+            stacklevel=3,
+        )
+    return said or known or "minimize"
 
 
 def _check_roles(roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]]) -> None:
@@ -215,7 +248,7 @@ class _Rows:
         self, table: Any, roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]],
         unit_column: str | None,
     ) -> None:  # fmt: skip
-        self.roles, self.by_node = roles, by_node
+        self.roles, self.by_node, self.unit_column = roles, by_node, unit_column
         self.raw = _columns(table, [*chain(*roles.values()), *([unit_column] if unit_column else [])])
         self.count = len(next(iter(self.raw.values())))
         keys = [typed("table", name, self.raw[name]).tolist() for name in roles["group"]]
@@ -297,21 +330,31 @@ class _Rows:
         expected = f"{expected}, {plain(values[0])!r} as in row {at[0]}"
         refuse_rows(_WHERE, name, values != values[0], values, expected, partial(self.place, rows=at), todo)
 
-    def unit(self, said: str | None, schema: Schema | None) -> str | None:
-        """Find the unit of the run times; DataError for two."""
+    def invert(self) -> None:
+        """Make 1 / value of what was measured, so that less is better."""
+        with np.errstate(over="ignore", divide="ignore"):  # which the graph refuses
+            self.runtime = None if self.runtime is None else 1 / self.runtime
+            self.repeats = [1 / several for several in self.repeats]
+
+    def unit(self, said: str | None, schema: Schema | None, maximize: bool) -> str | None:
+        """Find the unit of what was measured; DataError for two."""
+        known = None if schema is None else schema.unit
         if self.runtime is None:
-            return schema.unit if schema is not None else said if said in UNITS else None
+            return known if schema is not None else said if maximize or said in UNITS else None
         (name,) = self.roles["runtime"]
         ending = name.rpartition("_")[2]
         found = ending if ending in UNITS else None
-        if said is not None and said not in UNITS:
+        if maximize:
+            found = None if said or known else name
+        if self.unit_column is not None:
+            said = self.unit_column
             units = self.typed(said)
             todo = "convert the run times to one unit"
             self.one_value(said, units, np.arange(self.count), "one unit for all", todo)
             said = plain(units[0])
-            if said not in UNITS:
+            if said not in UNITS and not maximize:
                 raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
-        for other, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
+        for other, where in ((said, "unit="), (known, "schema=")):
             if other is not None and found is not None and other != found:
                 expected = f"run times in {other}, as {where} says"
                 raise _refuse(name, expected, f"in {found}", "convert them or correct what is said")
@@ -319,9 +362,13 @@ class _Rows:
         return found
 
 
+def _listed(table: Any) -> Any:
+    return list(table) if isinstance(table, Mapping) else getattr(table, "columns", None)
+
+
 def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
     """Named columns of a DataFrame or a mapping, of one length."""
-    have = list(table) if isinstance(table, Mapping) else getattr(table, "columns", None)
+    have = _listed(table)
     if have is None or not hasattr(table, "__getitem__"):
         path = isinstance(table, (str, os.PathLike))
         raise ConfigError(
@@ -382,7 +429,7 @@ def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[_Key, G
 
 
 def _infer(
-    rows: _Rows, digit_names: Sequence[str], kinds: Mapping[str, str], unit: str | None,
+    rows: _Rows, digit_names: Sequence[str], kinds: Mapping[str, str],
     programs: Mapping[_Key, Graph],
 ) -> Schema:  # fmt: skip
     """One schema for all problems of the table."""
@@ -410,7 +457,7 @@ def _infer(
                 field="nodes", found=error.found,
             ) from None  # fmt: skip
     graph, config = described("features"), described("config")
-    return Schema(read.node, graph, config, tuple(digits), opcodes=read.opcodes, unit=unit)
+    return Schema(read.node, graph, config, tuple(digits), opcodes=read.opcodes)
 
 
 def _of(what: str, given: Any, key: _Key) -> Any:

@@ -60,7 +60,8 @@ class Graph:
     node_config_feat : (C, K, D), optional
         configs as digits per configurable node, whole numbers from -1 ("not set") on.
     runtime : (C,) int or float, optional
-        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured.
+        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured. Of a
+        quantity of which more is better give 1 / value, and a schema with ``direction="maximize"``.
     valid : (C,) bool, optional
         False where a config failed. Its runtime is not read, and is kept as NaN (0 among whole numbers).
     repeats : (C, R) float, optional
@@ -142,7 +143,7 @@ class Graph:
             if schema is not None and not isinstance(schema, Schema):
                 found = f"{schema!r:.60}"
                 raise arrays.fail("schema", "a tpugraphs.Schema", found, "leave it out to infer one")
-            names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
+            names = {group: () for group in GROUPS} | self._names(schema, node=node_feat, config=config_feat)
             if node_feat is None:
                 codes: Any = [0] if node_opcode is None else node_opcode
                 node_feat = np.zeros((len(arrays.shaped("node_opcode", codes, ("N",))), 0))
@@ -150,13 +151,26 @@ class Graph:
             self._init_nodes(node_feat, "F", node_opcode, edges, names["node"])
             self._init_features("graph_feat", graph_feat, ("G",), names["graph"])
             self._init_configs(config_feat, names["config"], node_config_ids, node_config_feat, schema)
-            self._set(schema=self._own_schema(schema))
+            self._set(schema=self._own_schema(schema, names))
             if config_feat is None and node_config_feat is None and runtime is not None and np.size(runtime):
                 raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
             self._init_runtimes(runtime, valid, repeats)
             self.schema.check_values(self.name, self._features())
         except DataError as error:
             raise arrays.with_graph(error, self.name) from None
+
+    @staticmethod
+    def _names(schema: Schema | None, **tables: Any) -> dict[str, tuple[str, ...]]:
+        """Names of columns by group: of the schema, or else of the tables that have some."""
+        found = {group: arrays.column_names(table) for group, table in tables.items()}
+        if schema is None:
+            return {group: names for group, names in found.items() if names is not None}
+        for group, names in found.items():
+            known = schema.names(group)
+            if names is not None and known and names != known:
+                expected = f"columns {', '.join(known)}, as in the schema"
+                raise arrays.fail(f"{group}_feat", expected, ", ".join(names), "give them in this order")
+        return {group: tuple(column.name for column in getattr(schema, group)) for group in GROUPS}
 
     def _features(self) -> dict[str, npt.NDArray[np.float32] | None]:
         """Features by group of the schema."""
@@ -215,16 +229,17 @@ class Graph:
         packed.flags.writeable = False
         return Digits(packed.shape, packed.view(), values=values)
 
-    def _own_schema(self, schema: Schema | None) -> Schema:
-        """Return the given schema if the arrays fit it, or infer one."""
+    def _own_schema(self, schema: Schema | None, names: Mapping[str, Sequence[str]]) -> Schema:
+        """Return the given schema if the arrays fit it, or infer one, whose columns have these names."""
         feats = self._features()
         if schema is None or schema.inferred:
-            read = Schema.infer(
-                **{f"{group}_feat": array for group, array in feats.items()},
-                node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
-            )  # fmt: skip
-            digits = enumerate(self._digits.values or ())
-            return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in digits))
+            given: dict[str, Any] = {f"{group}_feat": array for group, array in feats.items()}
+            widths = {group: array.shape[-1] for group, array in feats.items() if array is not None}
+            known = {group: names[group] for group, width in widths.items() if len(names[group]) == width}
+            read = Schema.infer(**given, node_opcode=self.node_opcode, names=known)
+            digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
+            told = Schema() if schema is None else schema
+            return replace(read, digits=digits, unit=told.unit, direction=told.direction)
         configs = self._digits.shape[0]
         for group, array in feats.items():
             want = len(getattr(schema, group))
@@ -333,6 +348,14 @@ class Graph:
     def config_runtime(self) -> Times:
         """Another name of `runtime`, (C,)."""
         return self.runtime
+
+    @property
+    def measured(self) -> npt.NDArray[np.float64] | Times:
+        """What was measured (C,), in the schema's unit: `runtime`, or 1 / `runtime` where more is better."""
+        if not self.schema.maximized:
+            return self.runtime
+        with np.errstate(divide="ignore"):
+            return np.where(self.runtime > 0, 1 / self.runtime, self.runtime)
 
     @property
     def num_nodes(self) -> int:

@@ -77,7 +77,7 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     _check_padding(padding)
     with naming(path):
         message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
-    return _graphs(message, programs, file_stem(path), path, 4)
+        return _graphs(message, programs, file_stem(path), path, 4)
 
 
 def read_bytes(
@@ -201,7 +201,7 @@ def _wide_graph(path: str | None, name: str, program: dict[str, Any], fields: di
     if "config_feat" in program:
         fields["config_feat"] = program["config_feat"]
     else:
-        schema = _EXTRA_LAYOUT
+        schema = EXTRA_LAYOUT
         fields.update(
             node_config_ids=program["node_config_ids"], node_config_feat=program["node_config_feat"]
         )
@@ -225,7 +225,7 @@ def _extra_columns() -> tuple[Column, ...]:
 
 
 # One opcode more than in embeddings: any that the reader knows can occur.
-_EXTRA_LAYOUT, _EXTRA_TILE = (
+EXTRA_LAYOUT, _EXTRA_TILE = (
     replace(schema, node=(*schema.node, *_extra_columns()), opcodes=_core.SCHEMA["opcodes"] + 1)
     for schema in (LAYOUT, TILE)
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["ARCHITECTURES", "family", "nearest"]
 
@@ -90,8 +91,7 @@ def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size")
 
 def check_nearest(n: int, by: str) -> None:
     """Raise ConfigError unless `n` and `by` are such as :func:`nearest` takes."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ConfigError(f"n: expected a whole number of at least 1, got {n!r}")
+    check_whole("n", n, 1)
     if by not in ("size", "opcodes"):
         raise ConfigError(f"by: expected 'size' or 'opcodes', got {by!r}")
 

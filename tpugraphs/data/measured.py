@@ -18,7 +18,7 @@ def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy
     `purpose` says what cannot be done otherwise, as ``"nothing can be learnt"``; `remedy` what to do about a
     graph that was not measured.
     """
-    runtimes, unit = graph.runtime, graph.schema.unit or ""
+    runtimes, unit = graph.runtime, "" if graph.schema.maximized else graph.schema.unit or ""
     ran = np.ones(runtimes.size, np.bool_) if graph.valid is None else graph.valid
 
     def refuse(field: str, text: str, found: str, expected: str) -> DataError:

@@ -30,7 +30,7 @@ from tpugraphs.data.packfile import (
     write_pack,
 )
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.files import absolute, locked, no_memory
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
@@ -77,7 +77,7 @@ class PackReport:
             What was raised.
         """
         parts = {key: getattr(error, key, None) for key in ("field", "found", "expected")}
-        text = str(error) if not isinstance(error, MemoryError) else f"{file}: not enough memory"
+        text = str(no_memory(file, error) if isinstance(error, MemoryError) else error)
         self.failed.append({"file": file, "error": text, **parts})
 
 

@@ -8,8 +8,9 @@ as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands f
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.texts import parsed
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
@@ -30,9 +32,16 @@ __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
 #: Units of runtimes -> how many nanoseconds they are.
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+DIRECTIONS = ("minimize", "maximize")
 GROUPS = ("node", "graph", "config")
+_RATE = re.compile(
+    r"(?!.*(inv|recip|per_op|per_byte))([kmgtp]?(fl)?ops?(/s)?$|.*flops?(_?/?s)?$|.*(throughput|bandwidth|speed-?_?up|utili[sz]ation|efficiency)"
+    r"|.*(?<![a-z])(fps|qps|iops|[kmgt]i?b(it)?/?p?s)$|.*(/|_per_|[_ ]per )(s|sec|secs|second|seconds)$)",
+    re.IGNORECASE,
+)
 
 _MOST_COLUMNS = 65536
+_LONGEST_UNIT = 40  # characters
 FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
 MEMBER = "tpugraphs_schema"  # where it stands in the file
 _NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
@@ -51,7 +60,10 @@ class Schema:
     opcodes : int or None
         Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
     unit : {"ns", "us", "ms", "s"} or None
-        Unit of the runtimes; None: not said.
+        Unit of the runtimes; None: not said. With ``direction="maximize"`` any text, such as ``"gflops"``.
+    direction : {"minimize", "maximize"}
+        ``"maximize"``: of what was measured, in that unit, more is better, and the runtimes of graphs are
+        1 / value. So smaller runtimes are better in any case, and their ratios are those of the values.
     inferred : bool
         Whether the schema was inferred from the arrays of one graph instead of given. Equality ignores it;
         see :meth:`check`.
@@ -63,6 +75,7 @@ class Schema:
     digits: tuple[Digit, ...] = ()
     opcodes: int | None = None
     unit: str | None = None
+    direction: str = "minimize"
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,9 +86,20 @@ class Schema:
         object.__setattr__(self, "opcodes", opcodes)
         if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
             raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
-        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
-            raise ConfigError(f"unit: expected one of {', '.join(UNITS)} or None, found {self.unit!r}")
+        if self.direction not in DIRECTIONS:
+            raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {self.direction!r}")
+        text = isinstance(self.unit, str) and 0 < len(self.unit) <= _LONGEST_UNIT and self.unit.isprintable()
+        if self.unit is not None and not (text and (self.maximized or self.unit in UNITS)):
+            one_of = f"one of {', '.join(UNITS)}"
+            known = f"a text of at most {_LONGEST_UNIT} characters" if self.maximized else one_of
+            todo = "; where more is better, give direction='maximize'" if is_rate(self.unit) else ""
+            raise ConfigError(f"unit: expected {known} or None, found {self.unit!r:.80}{todo}")
         object.__setattr__(self, "inferred", bool(self.inferred))
+
+    @property
+    def maximized(self) -> bool:
+        """Whether more is better of what was measured."""
+        return self.direction == "maximize"
 
     @classmethod
     def infer(
@@ -87,12 +111,13 @@ class Schema:
         node_config_feat: AnyArray | None = None,
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
+        names: Mapping[str, Sequence[str]] | None = None,
     ) -> Schema:
         """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
 
         Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
-        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on. Tables have types and
-        names, so :func:`tpugraphs.from_frame` infers more.
+        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on, unless they have
+        names. Tables have types, too, so :func:`tpugraphs.from_frame` infers more.
 
         Parameters
         ----------
@@ -104,6 +129,8 @@ class Schema:
             Opcode numbers.
         unit : str, optional
             Of the runtimes: a key of `tpugraphs.schema.UNITS`.
+        names : mapping of str to sequence of str, optional
+            By group (node, graph, config), the names of all its columns, where they are known.
 
         Returns
         -------
@@ -121,8 +148,12 @@ class Schema:
                 most = np.maximum(most, block.max((0, 1), initial=1))
             digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
+        known = names or {}
+        columns: dict[str, Any] = {
+            group: tuple(map(Column, known.get(group) or _unnamed(group, n))) for group, n in widths.items()
+        }
         return cls(
-            **{group: tuple(Column(f"{group}_{i}") for i in range(n)) for group, n in widths.items()},
+            **columns,
             digits=digits,
             opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
             unit=unit,
@@ -152,8 +183,9 @@ class Schema:
                     found = f"expected {a.name!r}, found {only}"
                 found = found or a.difference(b)
                 if found:
-                    return f"{what} {place}: {found}"
-        for name in ("opcodes", "unit"):
+                    turned = a and b and a.name != b.name and _same_names(mine, theirs)
+                    return f"{what} {place}: {found}" + (", the same ones in another order" if turned else "")
+        for name in ("opcodes", "direction", "unit"):
             expected, found = getattr(self, name), getattr(other, name)
             if expected != found:
                 return f"{name}: expected {expected or 'none'}, found {found or 'none'}"
@@ -162,8 +194,9 @@ class Schema:
     def join(self, other: Schema) -> Schema:
         """Make one schema for the graphs of both.
 
-        Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
-        given one stays. Two given schemas must be equal; DataError names the first difference.
+        Two inferred schemas join to the widest digits and opcodes of both, and to the names of the first that
+        has some. If only one was inferred, the given one stays. Two given schemas must be equal; DataError
+        names the first difference.
 
         Parameters
         ----------
@@ -181,9 +214,11 @@ class Schema:
             Two given schemas differ; the message names the first difference.
         """
         given, read = (other, self) if self.inferred else (self, other)
-        if self.inferred and other.inferred:
+        if self.inferred and other.inferred and self.direction == other.direction:
             opcodes = max((self.opcodes, other.opcodes), key=lambda n: n or 0)
-            given = replace(self, opcodes=opcodes, unit=self.unit or other.unit)
+            wide = [group for group in GROUPS if len(getattr(self, group)) == len(getattr(other, group))]
+            named = {group: getattr(self if self.names(group) else other, group) for group in wide}
+            given = replace(self, **named, opcodes=opcodes, unit=self.unit or other.unit)
             if len(self.digits) == len(other.digits):
                 pairs = zip(self.digits, other.digits, strict=True)
                 given = replace(given, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
@@ -195,11 +230,30 @@ class Schema:
             raise _does_not_fit(found)
         return given
 
+    def names(self, group: str) -> tuple[str, ...]:
+        """Return the names of the columns of a group, none if they are those of an inferred schema.
+
+        Parameters
+        ----------
+        group : {"node", "graph", "config"}
+            Which columns.
+
+        Returns
+        -------
+        tuple of str
+            In their order.
+        """
+        found = tuple(column.name for column in getattr(self, group))
+        return () if self.inferred and found == _unnamed(group, len(found)) else found
+
     def _over(self, read: Schema) -> Schema:
-        """Give the inferred schema `read` the names and kinds of this one, as far as this one has room."""
+        """Give the inferred schema `read` the kinds of this one, and the names if one of both has none."""
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
+            if (self.names(group) and read.names(group)) or _same_names(mine, theirs):
+                pairs = zip(mine, theirs, strict=False)
+                mine = tuple(a if a.name == b.name else replace(a, name=b.name) for a, b in pairs)
             groups[group] = (*mine[: len(theirs)], *theirs[len(mine) :])
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
@@ -208,14 +262,15 @@ class Schema:
             )
         if self.opcodes is not None and read.opcodes is not None and read.opcodes <= self.opcodes:
             groups["opcodes"] = self.opcodes
-        return replace(read, **groups, unit=self.unit if read.unit is None else read.unit)
+        same = read.unit is None and read.direction == self.direction
+        return replace(read, **groups, unit=self.unit if same else read.unit)
 
     def check(self, graph: Graph, runtimes: bool = False) -> None:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, and its values must be possible for them. With `runtimes`, which says that they
-        will be read, their unit must be the same.
+        those of this schema, unless they have other names, and its values must be possible for them. With
+        `runtimes`, which says that they will be read, their unit must be the same.
 
         Parameters
         ----------
@@ -233,7 +288,7 @@ class Schema:
         if other is self:
             return
         if not runtimes:
-            other = replace(other, unit=self.unit)
+            other = replace(other, unit=self.unit, direction=self.direction)
         found = self.difference(self._over(other) if other.inferred else other)
         if found is not None:
             raise _does_not_fit(found, f"graph {graph.name!r}: ", graph.path)
@@ -340,7 +395,8 @@ class Schema:
             for group in GROUPS
         }
         result["digits"] = [{"name": d.name, "values": d.values} for d in self.digits]
-        return {**result, "opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
+        result |= {"opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
+        return {**result, "direction": self.direction} if self.maximized else result
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
@@ -361,10 +417,12 @@ class Schema:
         ConfigError
             The values describe no schema.
         """
-        known = sorted((*GROUPS, "digits", "opcodes", "unit", "inferred"))
+        known = sorted((*GROUPS, "digits", "opcodes", "unit", "direction", "inferred"))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
             raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
-        fields: dict[str, Any] = {name: data[name] for name in ("opcodes", "unit") if name in data}
+        fields: dict[str, Any] = {
+            name: data[name] for name in ("opcodes", "unit", "direction") if name in data
+        }
         try:
             for group in GROUPS:
                 fields[group] = tuple(Column(**entry) for entry in data.get(group, ()))
@@ -397,8 +455,8 @@ class Schema:
             It is not such a text.
         """
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            data = parsed(text)
+        except ValueError as error:
             raise ConfigError(f"schema: expected JSON, found something else ({error})") from None
         return cls.from_dict(data)
 
@@ -409,7 +467,21 @@ class Schema:
         sizes = {g: len(getattr(self, g)) for g in (*GROUPS, "digits")}
         parts = [counted(n, g.removesuffix("s"), g) for g, n in sizes.items() if n]
         parts += [counted(self.opcodes, "opcode")] if self.opcodes else []
-        return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
+        more = ["more is better"] if self.maximized else []
+        return f"Schema({', '.join([*parts, self.unit or 'no unit', *more])})"
+
+
+def is_rate(name: Any) -> bool:
+    """Return whether a name is that of a quantity of which more is better, such as ``"gflops"``."""
+    return isinstance(name, str) and _RATE.match(name) is not None
+
+
+def _same_names(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return {column.name for column in mine} == {column.name for column in theirs}
+
+
+def _unnamed(group: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{group}_{i}" for i in range(count))
 
 
 def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
@@ -448,7 +520,7 @@ def read_schema(text: AnyArray) -> tuple[Schema, dict[str, Any]]:
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:
-        data = json.loads(text.tobytes())
+        data = parsed(text.tobytes())
         number = data["format"]
         schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
         about = check_about(data.get("about"))

@@ -23,6 +23,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
 from tpugraphs.system.files import absolute, atomic_write, locked
 from tpugraphs.system.progress import Progress, notice
+from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
 from tpugraphs.system.words import counted
 
@@ -218,8 +219,8 @@ def _recorded(base: Path, archive: Archive) -> Path:
 
 def _record(base: Path, archive: Archive) -> dict[str, Any]:
     """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        return dict(**json.loads(_recorded(base, archive).read_text(encoding="utf-8")))
+    with suppress(OSError, ValueError, TypeError):
+        return dict(**parsed(read_whole(_recorded(base, archive))))
     return {}
 
 

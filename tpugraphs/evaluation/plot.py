@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, printable
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.words import counted
 
@@ -31,6 +32,8 @@ _MARKS = "osD^v"  # with the colours: shapes tell scorers apart without them
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
+_LEGEND, _LEGEND_ROWS = 28, 16  # characters of a line of a legend, and its lines
+_NAME = 52  # characters of a graph's name at an axis
 _DOTS = 400  # up to this many configurations are drawn one by one
 
 
@@ -78,7 +81,7 @@ def learning_curve(ax: Axes, history: Curves) -> None:
             ha="right", color=_TAU, fontweight="bold",
         )  # fmt: skip
         right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
-        right.tick_params(axis="y", colors=_TAU, length=0)
+        right.tick_params(axis="y", colors=_TAU, length=0, pad=8)
         right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
         right.spines[:].set_visible(False)
 
@@ -97,10 +100,12 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
-    _bare(ax, f"{_plain(title) + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
+    _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
     measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
-        ax.plot(measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0)
+        ax.plot(
+            measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0, clip_on=False
+        )
     else:
         bins = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
         ax.hexbin(
@@ -135,7 +140,7 @@ def kept(ax: Axes, rows: list[Row]) -> None:
         count = np.arange(1, runtimes.size + 1)
         mean = np.cumsum(runtimes[np.argsort(scores, kind="stable")]) / count
         share = 100 * count / count[-1]
-        ax.plot(share, 100 * (mean / runtimes.min() - 1), label=_plain(name), **style)
+        ax.plot(share, 100 * (mean / runtimes.min() - 1), label=_short(name, _LEGEND), **style)
 
     for i, row in enumerate(rows):
         again, place = divmod(i, len(_SCORERS))
@@ -145,7 +150,8 @@ def kept(ax: Axes, rows: list[Row]) -> None:
     curve("perfect", best, best, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
     ax.set_xlim(0, 100)
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False, loc="center left")
+    columns = math.ceil(len(ax.lines) / _LEGEND_ROWS)
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=9, ncols=columns)
 
 
 def _figure(width: float, height: float = 4.2) -> Figure:
@@ -203,13 +209,17 @@ def report(report: Report, *, history: Curves | None = None, graph: str | None =
         raise ConfigError(f"no graph {graph!r} in this report; it has {names}")
     rows = [row for row in report.rows if (row.graph, row.collection) == (first.graph, first.collection)]
     panels = 2 + (history is not None)
-    figure = _figure(4.4 * panels)
+    longest = max(len(name) for name in ("perfect", *(row.scorer for row in rows)))
+    legend = (0.6 + 0.075 * min(longest, _LEGEND)) * math.ceil((len(rows) + 1) / _LEGEND_ROWS)
+    figure = _figure(4.2 * panels + legend)  # outside of the panels, which keep their size
     axes = iter(np.ravel(figure.subplots(1, panels)))
     if history is not None:
         learning_curve(next(axes), history)
-    title = f"{counted(rows[0].configs, 'configuration')} of {first.graph}"
-    ranks(next(axes), rows[0].scores, rows[0].runtimes, title=title)
+    ranks(next(axes), rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
     kept(next(axes), rows)
+    room = int(9 * figure.get_figwidth()) - 26
+    title = f"{counted(first.configs, 'configuration')} of {_short(first.graph, room)}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
     return figure
 
 
@@ -244,12 +254,12 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
         raise ConfigError(f"chosen: expected a runtime for each graph of the report, none for {missing[0]!r}")
     before = {row.graph: chosen[row.graph] / float(row.runtimes.min()) for row in report.rows}
     names.sort(key=before.__getitem__)
-    figure = _figure(8.6, 1.4 + 0.24 * len(names))
+    scorers = list(dict.fromkeys(row.scorer for row in report.rows))
+    figure = _figure(8.6, 1.2 + 0.24 * len(names) + 0.2 * (1 + len(scorers)))
     ax = figure.subplots()
     _bare(ax, "", "runtime, as a multiple of the fastest measured", "")
     places = np.arange(len(names))
     ends = [before[name] for name in names]
-    scorers = list(dict.fromkeys(row.scorer for row in report.rows))
     for i, scorer in reversed(list(enumerate(scorers))):
         colour, mark = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)]
         found = {
@@ -270,13 +280,13 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
                 ax.hlines(
                     places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
                 )
-        label = f"{_plain(scorer)}, best of {k}: {_above(after)}"
+        label = f"{_short(scorer, _NAME)}, best of {k}: {_above(after)}"
         ax.plot(after, places, mark, color=colour, markersize=7 if first else 4.5, label=label, zorder=3)
     ax.plot(
         ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
-        label=f"{_plain(by)}: {_above(ends)}",
+        label=f"{_short(by, _NAME)}: {_above(ends)}",
     )  # fmt: skip
-    ax.set_yticks(places, [_plain(name) for name in names], fontsize=8)
+    ax.set_yticks(places, [_short(name, _NAME) for name in names], fontsize=8)
     ax.set_ylim(-0.7, len(names) - 0.3)
     ax.set_xscale("log")
     ax.set_xlim(left=0.97)
@@ -284,7 +294,7 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.set_xticks([], minor=True)
     handles, labels = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], labels[::-1], frameon=False, loc="lower right", fontsize=9)
+    figure.legend(handles[::-1], labels[::-1], frameon=False, loc="outside upper left", fontsize=9)
     return figure
 
 
@@ -321,8 +331,8 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
         ax.set_title(f"a random order: {scale * random:.2f}", fontsize=9, loc="right", color=_INK)
     else:
         ax.axvline(scale * random, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)), label="random order")
-        ax.legend(frameon=False, fontsize=9)
-    ax.set_yticks(places, [_plain(name) for name in values], fontsize=9)
+        figure.legend(frameon=False, fontsize=9, loc="outside upper right")
+    ax.set_yticks(places, [_short(name, _NAME) for name in values], fontsize=9)
     ax.set_ylim(-0.7, len(values) - 0.3)
     return figure
 
@@ -375,7 +385,13 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
 
 def _plain(name: str) -> str:
     """Return a name for Matplotlib, which would read what is between two dollars as a formula."""
-    return name.replace("$", r"\$")
+    return printable(name, "").replace("$", r"\$")
+
+
+def _short(name: str, most: int) -> str:
+    """Return a name that has room: of a longer one beginning and end, in which names of graphs differ."""
+    end = most // 2
+    return _plain(name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}")
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -21,7 +20,7 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,6 +184,8 @@ class Report:
         Seed of the bootstrap.
     coverage : Coverage, optional
         What a report by the published protocol covers; see `evaluate`.
+    known : sequence of str
+        Names of graphs that the scorer had learnt from.
     """
 
     rows: Sequence[Row]
@@ -193,6 +194,7 @@ class Report:
     level: float = 0.95
     seed: int = 0
     coverage: published.Coverage | None = None
+    known: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.rows = tuple(self.rows)
@@ -208,7 +210,8 @@ class Report:
         if self.coverage and other.coverage:
             judged = ((row.collection, row.graph) for row in rows)
             coverage = published.Coverage.of(judged, self.coverage.not_listed + other.coverage.not_listed)
-        return replace(self, rows=rows, coverage=coverage)
+        known = tuple(dict.fromkeys([*self.known, *other.known]))
+        return replace(self, rows=rows, coverage=coverage, known=known)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -366,6 +369,10 @@ class Report:
         """Say what the columns mean, one sentence each."""
         names = self._names(only)
         notes = [] if self.coverage is None else self.coverage.notes()
+        if self.known:
+            some = ", ".join(self.known[:3]) + (", ..." if len(self.known) > 3 else "")
+            graphs = f"{counted(len(self.known), 'graph')} ({some})"
+            notes.append(f"Learnt from {graphs}: this tells what is remembered, not how others are ranked.")
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
             if any(row.configs < 2 for row in self.rows if "tau" in row.values):
@@ -434,6 +441,7 @@ class Report:
         """Return everything but the scores, as plain Python values."""
         return {
             **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
+            **({"learnt_from": list(self.known)} if self.known else {}),
             **{name: getattr(self, name) for name in ("level", "draws", "seed")},
             "collections": [
                 {
@@ -487,7 +495,7 @@ class Report:
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        return json_text(self.to_dict()) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report. The suffix decides: ``.json .md .txt .html``, or a picture: ``.png .svg .pdf``.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["SHAPES", "attribute_type", "faces", "named_faces"]
 
@@ -246,6 +247,7 @@ class _Op:
     def __init__(self, meta: Meta) -> None:
         self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
         self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
+        self.required = {spec["name"] for spec in meta["inputs"] if not spec["optional"]}
         self.defaults = {attr["name"]: attr["default"] for attr in meta["attrs"]}
         self.digits, self.of_configs = "digits" in meta["flags"], _of_configs(meta)
         rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}
@@ -258,7 +260,7 @@ class _Op:
 
     def nodes(self, given: Mapping[str, Any]) -> int:
         if given.get("num_nodes") is not None:
-            return int(given["num_nodes"])
+            return check_whole("num_nodes", given["num_nodes"], 1, 2**30)
         found = [given[name] for name in self.sources if given.get(name) is not None]
         if len(found) > 1:  # of two dimensions, rows may be those of configs, and one may be the graph's
             found = [min(found, key=lambda array: (array.ndim < 3, len(array) == 1))]
@@ -271,9 +273,12 @@ class _Op:
     def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
         """Make the graph of a call; just count its nodes if the op asks for nothing else."""
         nodes = self.nodes(given)
+        if nodes < 1:
+            raise ShapeError(f"{self.name}: expected at least one node (N >= 1), got no rows")
         if not self.graph:
             return nodes
         edges, ids = given.get("edge_index"), given.get("config_nodes")
+        digit_rows = given.get("digit_rows", _core.SCHEMA["digit_states"])
         return _core.Graph(
             given["node_feat"] if "node_feat" in self.graph else np.zeros((nodes, 1), np.float32),
             given.get("node_opcode"),
@@ -281,12 +286,13 @@ class _Op:
             np.zeros((0, 2), np.int64) if edges is None else edges,
             np.zeros(0, np.int64) if ids is None else ids,
             given.get("digits"),
-            digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
+            digit_rows=check_whole("digit_rows", digit_rows, 0, 2**31 - 1),
         )
 
     def configs(self, given: Mapping[str, Any], inputs: Mapping[str, Array]) -> int:
-        if given.get("digits") is not None:
-            return len(given["digits"])
+        if (digits := given.get("digits")) is not None:
+            require(digits, "digits", ("C", "K", "D"), dtype=np.int8)
+            return len(digits)
         for name, array in inputs.items():
             if array.ndim == 3:
                 return int(array.shape[1])
@@ -313,6 +319,9 @@ class _Call:
             if (array := given.get(name)) is not None:
                 require(array, self.name(name), *shapes)
                 inputs[name] = array
+            elif name in op.required:
+                form = " or ".join(map(_text, shapes))
+                raise ShapeError(f"{self.name(name)}: expected a float32 array {form}, got None")
         params = {name: given[name] for name in op.params if given.get(name) is not None}
         values = {name: attrs.get(name, given.get(name, value)) for name, value in op.defaults.items()}
         self.arrays = inputs | params
@@ -330,7 +339,7 @@ class _Call:
             tuple(params.values()),
             op.slate(given),
             configs,
-            int(given.get("key", 0)),
+            check_whole("key", given.get("key", 0), -(2**63), 2**64 - 1),
             bool(given.get("training", False)),
         )
 

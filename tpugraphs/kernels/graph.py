@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.kernels.faces import require
+from tpugraphs.system.arguments import check_whole
 
 __all__ = [
     "decode_base7",
@@ -70,7 +71,8 @@ def prune(
     """
     if neighbours not in ("kept", "dummies"):
         raise ConfigError(f"neighbours: expected 'kept' or 'dummies', got {neighbours!r}")
-    return _core.prune(edge_index, num_nodes, config_nodes, method, hops, neighbours == "dummies")
+    nodes, hops = check_whole("num_nodes", num_nodes, 0), check_whole("hops", hops, 1)
+    return _core.prune(edge_index, nodes, config_nodes, method, hops, neighbours == "dummies")
 
 
 def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -272,6 +274,9 @@ def sample_without_replacement(
     ConfigError
         k < 0 or k > n.
     """
+    if order not in ("random", "sorted"):
+        raise ConfigError(f"order: expected 'random' or 'sorted', got {order!r}")
+    n, k = check_whole("n", n, 0), check_whole("k", k, 0)
     return _core.sample(n, k, _key(key), int(order == "sorted"))
 
 
@@ -299,7 +304,8 @@ def sample_epoch(n: int, k: int, key: int | Iterable[int], step: int) -> NDArray
     ConfigError
         A number out of range.
     """
-    return _core.sample_epoch(n, k, _key(key), step)
+    n, k = check_whole("n", n, 0), check_whole("k", k, 0)
+    return _core.sample_epoch(n, k, _key(key), check_whole("step", step, 0))
 
 
 def _key(key: int | Iterable[int]) -> tuple[int, ...]:

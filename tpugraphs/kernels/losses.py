@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.kernels.faces import attribute_type, literal
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["list_mle", "pairwise_hinge", "ratio_ranks", "weighted_sum"]
 
@@ -192,7 +193,8 @@ def weighted_sum(
         An unknown loss, attribute or reduction, a number out of its range, no runtimes or values for a loss
         that reads them.
     """
-    return _core.losses_run(losses, scores, runtimes, values, weights, offsets, index, scale, shift, seed)
+    key = check_whole("seed", seed, -(2**63), 2**64 - 1)
+    return _core.losses_run(losses, scores, runtimes, values, weights, offsets, index, scale, shift, key)
 
 
 def _parameters(loss: dict[str, Any]) -> list[inspect.Parameter]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.kernels.graph import sample_epoch
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["ConfigSampler"]
 
@@ -37,9 +38,7 @@ class ConfigSampler:
     """
 
     def __init__(self, n: int, k: int, seed: int | Iterable[int] = 0) -> None:
-        if n < 0 or k < 1:
-            raise ConfigError(f"ConfigSampler: expected n >= 0 and k >= 1, got n = {n} and k = {k}")
-        self.n, self.k, self.step = n, k, 0
+        self.n, self.k, self.step = check_whole("n", n, 0), check_whole("k", k, 1), 0
         self.seed = tuple(seed) if isinstance(seed, Iterable) else (seed,)
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
@@ -72,7 +71,4 @@ class ConfigSampler:
                 raise ConfigError(
                     f"ConfigSampler: the state has {key} = {state.get(key)!r}, this sampler {mine!r}"
                 )
-        step = state.get("step")
-        if not isinstance(step, int) or step < 0:
-            raise ConfigError(f"ConfigSampler: expected a step >= 0 in the state, got {step!r}")
-        self.step = step
+        self.step = check_whole("ConfigSampler: step in the state", state.get("step"), 0)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from tpugraphs.system.arguments import check_number, check_whole
+
 __all__ = ["SCHEDULES", "rate", "warmup_cosine"]
 
 _WARMUP = "warmup-"
@@ -28,24 +30,25 @@ _SHAPES: dict[str, Callable[[int, int, Any], float]] = {
 }
 
 SCHEDULES = (*_SHAPES, *(_WARMUP + name for name in _SHAPES))
-"""``"constant"``; ``"cosine"`` and ``"linear"`` towards 0; ``"step"``: times `decay` after every share
-`decay_every` of the steps, the first time after `decay_from` if that is given. ``"warmup-..."``: the same
-after a linear rise over the share `warmup`."""
+"""``"constant"``; ``"cosine"`` and ``"linear"`` towards `learning_rate_end`; ``"step"``: times `decay` after
+every share `decay_every` of the steps, the first time after `decay_from` if that is given. ``"warmup-..."``:
+the same after a linear rise over the share `warmup`."""
 
 
 def rate(step: int, total: int, fields: Any) -> float:
     """Learning rate of step 1..total.
 
     `fields` has `schedule`, one of :data:`SCHEDULES`, the peak `learning_rate`, and what the schedule reads:
-    `warmup`, `decay`, `decay_every` and maybe `decay_from`. With a warm-up, ``warm = ceil(warmup * total)``:
-    the first step has ``peak / warm``, step ``warm`` has the peak, and the shape goes over the steps after
-    it.
+    `warmup`, `decay`, `decay_every` and maybe `decay_from` and `learning_rate_end` (0). With a warm-up,
+    ``warm = ceil(warmup * total)``: the first step has ``peak / warm``, step ``warm`` has the peak, and the
+    shape goes over the steps after it.
     """
     shape, peak = fields.schedule.removeprefix(_WARMUP), float(fields.learning_rate)
     warm = math.ceil(fields.warmup * total) if fields.schedule.startswith(_WARMUP) else 0
     if step <= warm:
         return peak * step / warm
-    return peak * _SHAPES[shape](step - 1 - warm, max(1, total - warm), fields)
+    end = float(getattr(fields, "learning_rate_end", 0.0))
+    return end + (peak - end) * _SHAPES[shape](step - 1 - warm, max(1, total - warm), fields)
 
 
 def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
@@ -66,5 +69,13 @@ def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
     -------
     float
         From 0 to `peak`.
+
+    Raises
+    ------
+    ConfigError
+        A number out of range.
     """
+    total = check_whole("total", total, 1, 2**52)  # which a float can count
+    step = check_whole("step", step, 1, total)
+    peak, warmup = check_number("peak", peak, 0, 1e30), check_number("warmup", warmup, 0, 1)
     return rate(step, total, SimpleNamespace(schedule="warmup-cosine", learning_rate=peak, warmup=warmup))

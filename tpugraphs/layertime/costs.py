@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.kinds import Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
@@ -31,6 +31,7 @@ _SWEEPS = 400
 _BINS = 12  # of the logarithm of times, that shall weigh alike
 _MOST_FITTED = 4000  # layers of a device, evenly taken
 _LEAST_MS = 1e-6
+_MOST_COST = 1e100  # of a term, in ms
 _FIGURES = [field.name for field in fields(Device) if field.name not in ("name", "memory_gb")]
 
 
@@ -74,6 +75,7 @@ def _padded(work: Work, units: Floats) -> list[Floats]:
     return [*padded, each * waves * units * high * wide]
 
 
+@np.errstate(all="ignore")  # the numbers may be those of any file
 def nonnegative(products: Floats, moments: Floats) -> Floats:
     """Minimise c' P c - 2 m' c over c >= 0, for P (T, T) and m (T,), by coordinate descent: (T,)."""
     found, diagonal = np.zeros(moments.size), np.diag(products)
@@ -170,7 +172,12 @@ class Costs:
         products, moments = (
             np.sum([weight * fit[i] for weight, fit in zip(weights, fits, strict=True)], 0) for i in (0, 1)
         )
-        return nonnegative(products, moments) / self.size
+        found: Floats = nonnegative(products, moments) / self.size
+        if not (found < _MOST_COST).all():  # also of NaN
+            raise DataError(
+                f"device {device.name!r}: the model has no finite costs; its file is damaged: fit it again"
+            )
+        return found
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
         """Return milliseconds that pass without work, and of the work: (n,) each, 1e-6 at least together."""

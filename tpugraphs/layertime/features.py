@@ -23,6 +23,7 @@ _FILLED = (8, 32, 64, 128)  # rows, columns or depth of a product that a tile ta
 _CHUNKS = (128, 512, 1024, 2048, 4096)  # numbers of a row that the threads of a block take at a time
 _LEAST = 1e-9
 _NEAR = 1e-6
+_FAR = 1e6  # no column, of logarithms and shares, is beyond
 
 
 def _log(values: Floats) -> Floats:
@@ -160,6 +161,12 @@ class Space:
         found = cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
         if not (found.spread > 0).all():
             raise tensorfile.fail(path, name, "spreads above 0", f"{found.spread.min():g}")
+        low, center, high = found.low - _NEAR, found.center, found.high + _NEAR  # means are rounded
+        outside = ~((-_FAR <= low) & (low <= center) & (center <= high) & (high <= _FAR))
+        if outside.any():
+            i = int(np.flatnonzero(outside)[0])
+            values = f"{found.low[i]:g}, {center[i]:g}, {found.high[i]:g} in column {i}"
+            raise tensorfile.fail(path, name, f"low <= center <= high within {_FAR:g}", values)
         return found
 
 

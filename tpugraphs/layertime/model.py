@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, replace
 from types import MappingProxyType
 from typing import Self, Unpack
@@ -44,8 +45,8 @@ class LayerTimeModel:
     method : {"residual", "roofline", "lightgbm", "mlpredict"}
         ``roofline``: the terms of the work at the device's peak rates, each by a factor that is fitted.
         ``residual``: networks of what that leaves over, trained in the C core. ``lightgbm``: boosted trees
-        in place of the networks (the extra ``[lightgbm]``). ``mlpredict``: the published network of the
-        ml-performance-prediction project, without a roofline.
+        in place of the networks (to train it needs the extra ``[lightgbm]``). ``mlpredict``: the published
+        network of the ml-performance-prediction project, without a roofline.
     seed : int
         Same seed, same bits.
     **fields
@@ -133,8 +134,8 @@ class LayerTimeModel:
         layers = read_table(table, self.kind, device)
         method = METHODS[self.method](self.seed, **self.fields)
         method.fit(layers, verbose)  # a fit that is interrupted or fails leaves the model as it was
-        self._method = method
-        self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
+        made = {"_method": method, "_space": Space.of(matrix(layers)), "_calibrated": {}, "_figures": {}}
+        vars(self).update(made)  # all at once
         return self
 
     def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
@@ -176,8 +177,8 @@ class LayerTimeModel:
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
             found[name] = Calibration.fit(self._views(own, space), own.ms)
-        self._calibrated |= found
-        self._figures |= {one.name: one for one in layers.devices if one.name in found}
+        figures = {one.name: one for one in layers.devices if one.name in found}
+        vars(self).update(_calibrated=self._calibrated | found, _figures=self._figures | figures)
         return self
 
     def suggest(
@@ -265,7 +266,8 @@ class LayerTimeModel:
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
         """Predict logarithms of milliseconds (n,), calibrations included; some at a time, for the cache."""
         starts = range(0, len(layers), _CHUNK)
-        parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
+        with np.errstate(all="ignore"):  # what comes of the numbers of a file is judged below
+            parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
         found = np.concatenate(parts)
         wrong = np.flatnonzero(~(np.abs(found) < _MOST_LOG))
         if wrong.size:
@@ -318,6 +320,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
         return found
@@ -351,6 +354,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")

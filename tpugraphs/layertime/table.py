@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +15,15 @@ from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
-from tpugraphs.system.files import name_of, opened
+from tpugraphs.system.files import name_of
+from tpugraphs.system.texts import csv_columns
 from tpugraphs.system.words import counted
 
-__all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_table"]
+__all__ = ["LayerTable", "described_devices", "one_layer", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
-MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+_NONE = ("None", "", "nan", "<NA>")  # pandas reads that word as NaN, and writes None as an empty text
 _LEAST, _MOST = LIMITS  # of times in milliseconds, too
 
 
@@ -167,10 +164,12 @@ def read_table(
             raise ConfigError("table: expected at least one file or table, got an empty list")
         return join([read_table(one, kind, device, timed, known) for one in source])
     if hasattr(source, "read"):
-        return _table(_read_csv(source), KINDS[kind], name_of(source), device, timed, known)
+        return _table(_read_csv(source, KINDS[kind]), KINDS[kind], name_of(source), device, timed, known)
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _table(_read_csv(path), KINDS[kind], str(path), device, timed, known, _named(path, kind))
+        return _table(
+            _read_csv(path, KINDS[kind]), KINDS[kind], str(path), device, timed, known, _named(path, kind)
+        )
     return _table(_given(source), KINDS[kind], "table", device, timed, known)
 
 
@@ -207,33 +206,10 @@ def _named(path: Path, kind: str) -> str | None:
     return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
-def _read_csv(source: Any) -> dict[str, list[str]]:
-    path = name_of(source)
-    try:
-        packed = isinstance(source, Path) and source.suffix == ".gz"
-        with gzip.open(source) if packed else opened(source) as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise DataError(f"{path}: more than {MOST_BYTES >> 30} GiB of text; split the file")
-        rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline="")))
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: not a CSV file in UTF-8, or damaged: {error}") from error
-    while rows and not rows[-1]:
-        rows.pop()
-    if len(rows) < 2:
-        raise DataError(
-            f"{path}: expected a line of column names and at least one row, found "
-            f"{counted(len(rows), 'line')}"
-        )
-    head = rows[0]
-    if again := [name for i, name in enumerate(head) if name in head[:i]]:
-        raise DataError(f"{path}: line 1: expected every column once, found {again[0]!r} twice")
-    for i, row in enumerate(rows[1:], 2):
-        if len(row) != len(head):
-            raise DataError(
-                f"{path}: line {i}: expected {counted(len(head), 'field')} as in line 1, found {len(row)}"
-            )
-    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(head)}
+def _read_csv(source: Any, kind: Kind) -> dict[str, list[str]]:
+    """Read the columns of a CSV file that layers of a kind can have."""
+    own = [name for column in kind.columns for name in (column.name, *column.aliases)]
+    return csv_columns(source, {*own, *TIMES, "device", *FIGURES})
 
 
 def _given(source: Any) -> dict[str, Any]:
@@ -295,12 +271,26 @@ def _devices(
 ) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
     if isinstance(names, (str, Device)):
         return (get_device(names, known),), np.zeros(count, np.int64)
-    words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
+    words, _, numbers = _distinct(names)
     if numbers.size != count:
         raise DataError(f"{where}: device: expected {counted(count, 'name')}, found {numbers.size}")
-    found = [get_device(str(word), known) for word in words]
+    found = [get_device(word, known) for word in words]
     devices = tuple(dict.fromkeys(found))  # one may go by several names
     return devices, np.array([devices.index(one) for one in found], np.int64)[numbers]
+
+
+def _distinct(names: Any) -> tuple[list[str], list[int], NDArray[np.int64]]:
+    """Return the different names, sorted, the first row of each, and every row's place in them: (n,)."""
+    listed = [str(name) for name in (names.astype(str) if isinstance(names, np.ndarray) else names)]
+    first: dict[str, int] = {}
+    for row, name in enumerate(listed):
+        first.setdefault(name, row)
+    places = {name: place for place, name in enumerate(sorted(first))}
+    return (
+        list(places),
+        [first[name] for name in places],
+        np.array([places[name] for name in listed], np.int64),
+    )
 
 
 def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
@@ -316,26 +306,24 @@ def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Devic
             expected = ", ".join(("device", *FIGURES))
             raise DataError(f"{where}: no column {name!r}; a table that describes its devices has {expected}")
     figures = np.stack([_positive(found[name], name, where, "a number") for name in FIGURES])
-    words, first, numbers = np.unique(
-        np.asarray(found["device"]).astype(str), return_index=True, return_inverse=True
-    )
+    words, first, numbers = _distinct(found["device"])
     for name, values in zip(FIGURES, figures, strict=True):
         other = np.flatnonzero(values != values[first][numbers])
         if other.size:
             row, before = other[0], first[numbers[other[0]]]
             raise DataError(
                 f"{where}: column {name!r}, row {row}: expected {values[before]:g} as in row {before} of the "
-                f"same device {str(words[numbers[row]])!r}, found {values[row]:g}"
+                f"same device {words[numbers[row]]!r}, found {values[row]:g}"
             )
     units = _column(found, Size("units", 1 << 30), numbers.size, where)
     devices = []
     for word, row in zip(words, first, strict=True):
         own = dict(zip(FIGURES, figures[:, row].tolist(), strict=True)) | {"units": int(units[row])}
         try:
-            devices.append(Device(str(word), **own))
+            devices.append(Device(word, **own))
         except ConfigError as error:
             raise DataError(f"{where}: column 'device', row {row}: {error}") from None
-    return tuple(devices), numbers.astype(np.int64)
+    return tuple(devices), numbers
 
 
 def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: str) -> NDArray[Any]:
@@ -345,18 +333,18 @@ def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: 
             raise DataError(f"{where}: no column {column.name!r}; found {', '.join(found)}")
         return np.full(count, column.default)
     if isinstance(column, Choice):
-        missing = "None" in column.values  # pandas reads that word as NaN
-        words = np.array(
-            ["None" if missing and (value is None or value != value) else str(value) for value in found[name]]
-        )
-        wrong = np.flatnonzero(~np.isin(words, column.values))
-        if wrong.size:
-            expected = ", ".join(column.values)
-            raise DataError(
-                f"{where}: column {name!r}, row {wrong[0]}: expected one of {expected}; "
-                f"found {str(words[wrong[0]])!r}"
-            )
-        return words
+        missing = _NONE if "None" in column.values else ()
+        codes = {word: code for code, word in enumerate(column.values)}
+        places = np.empty(count, np.int64)
+        for row, value in enumerate(found[name]):
+            word = "None" if str(value) in missing else str(value)
+            if word not in codes:
+                raise DataError(
+                    f"{where}: column {name!r}, row {row}: expected one of {', '.join(codes)}; "
+                    f"found {word!r:.80}"
+                )
+            places[row] = codes[word]
+        return np.array(column.values)[places]
     numbers = _numbers(found[name], name, where)
     wrong = np.flatnonzero(
         ~((numbers >= column.low) & (numbers <= column.high) & (numbers == np.floor(numbers)))
@@ -364,7 +352,7 @@ def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: 
     if wrong.size:
         raise DataError(
             f"{where}: column {name!r}, row {wrong[0]}: expected a whole number from {column.low} to "
-            f"{column.high}, found {np.asarray(found[name])[wrong[0]]}"
+            f"{column.high}, found {list(found[name])[wrong[0]]!s:.80}"
         )
     return numbers.astype(np.int64)
 
@@ -381,7 +369,7 @@ def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64
             float(value)
         except (TypeError, ValueError):
             raise DataError(
-                f"{where}: column {name!r}, row {i}: expected a number, found {value!r}"
+                f"{where}: column {name!r}, row {i}: expected a number, found {value!r:.80}"
             ) from None
         except OverflowError:
             raise DataError(f"{where}: column {name!r}, row {i}: a number beyond all ranges") from None

@@ -58,6 +58,7 @@ class Network:
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
+        self.learnt_from: frozenset[str] = frozenset()  # as `training.trainset.known_as` calls graphs
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
@@ -77,6 +78,14 @@ class Network:
                 raise Error("the model follows from the graphs: call fit (or tg.load_ranker) first")
             self._steps = self.recipe.model(self.fields, self.pipeline.sizes)
         return self._steps
+
+    def follow(self) -> None:
+        """Make the model again if graphs that were seen since then ask for another one."""
+        if self.recipe.by_schema and self._steps not in (
+            None,
+            steps := self.recipe.model(self.fields, self.pipeline.sizes),
+        ):
+            self._steps, self._model, self._trainer = steps, None, None
 
     @property
     def known(self) -> bool:

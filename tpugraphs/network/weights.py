@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
 
 _GUIDE = "docs/weights-from-outside.md shows how"
-_PREFIXES = ("module.", "model.", "_orig_mod.", "net.")  # of wrappers: DataParallel, Lightning, torch.compile
+# Of wrappers: DataParallel, Lightning, torch.compile; and of a checkpoint of TensorFlow, with a suffix.
+_PREFIXES, _SUFFIX = ("module.", "model.", "_orig_mod.", "net.", "model/"), "/.ATTRIBUTES/VARIABLE_VALUE"
+_KERNEL = "/kernel"  # of Keras, which has inputs first
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _SHOWN = 8
 _XLA_WIDTH, _LAYOUT_COLUMNS = 32, 50  # of the second place's first layer that sees the config
@@ -56,13 +58,19 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
     def some(*beginnings: str) -> bool:
         return any(name.startswith(beginnings) for name in weights)
 
+    if some("_op_embedding/"):
+        return "official-layout" if some("_gc_layers/0/layer_with_weights") else "official-tile"
     if some("dense_cfg.", "config_mlp."):
         return "first-tile"
+    if some("gnn.rev_convs."):
+        return "fifth-dimension" if some("gnn.transformer.") else "fifth-layout"
     if some("early_mlp."):
         kind = "gin" if some("gconv.0.nn.") else "layout"
         return "sixth-tile" if some("config_feat_mean") else f"sixth-{kind}"
-    if some("message_network."):
-        return "third-tile"
+    if some("message_network.", "lpe_projection."):
+        return "third-layout" if some("lpe_projection.") else "third-tile"
+    if some("linear_map."):
+        return "seventh-gst"
     if some("node_feat_embedding."):
         width, columns = [*np.shape(weights.get("input_shaping.weight", ())), 0, 0][:2]
         kind = "nlp" if width > _XLA_WIDTH else "xla"
@@ -73,7 +81,7 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
 def _own_name(name: str, rename: Mapping[str, str]) -> str:
     while prefix := next((p for p in _PREFIXES if name.startswith(p)), ""):
         name = name.removeprefix(prefix)
-    return _begun(name, rename)
+    return _begun(name.removesuffix(_SUFFIX), rename)
 
 
 def _begun(name: str, beginnings: Mapping[str, str]) -> str:
@@ -124,7 +132,7 @@ def read_weights(
             problems.append(f"{name} is a dict, not an array: give that one")
             continue
         try:
-            array = np.asarray(value)
+            array = _array(value)
         except (TypeError, ValueError, RuntimeError) as error:
             problems.append(f"{name} cannot become an array: {error}")
             continue
@@ -140,6 +148,15 @@ def read_weights(
     if problems:
         raise _error(path, problems)
     return weights, path
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """Return an array; a tensor of PyTorch may be a parameter, of another float dtype, or without memory."""
+    if hasattr(value, "untyped_storage"):
+        if value.numel() and not value.untyped_storage().nbytes():
+            raise ValueError("its storage was freed; gather the weights first")
+        value = value.detach().float() if value.is_floating_point() else value
+    return np.asarray(value)
 
 
 def _error(path: str | None, problems: list[str]) -> CheckpointError:
@@ -165,20 +182,22 @@ def take_weights(
     """
     recipe, own = network.recipe, network.parameters
     tile, other = recipe.name == "first-tile", any(name.startswith("config_mlp.") for name in weights)
-    names = {published_name(recipe, name): name for name in own}
+    order = recipe.published_order(network.fields)
+    names = {order.get(name, {}).get("name") or published_name(recipe, name): name for name in own}
     if tile and other:
         names = {_begun(name, _OTHER_TILE): here for name, here in names.items()}
     unread = re.compile("|".join(recipe.published_unread) or "(?!)")
     weights = {name: array for name, array in weights.items() if not unread.fullmatch(name)}
-    order = {} if tile and other else recipe.published_order(network.fields)
+    order = {} if tile and other else order
     missing = [name for name in names if name not in weights]
     unexpected = [name for name in weights if name not in names]
     wrong, taken = [], {}
     for name in names.keys() & weights.keys():
         mine = own[names[name]]
-        taken[name] = _ordered(weights[name], order.get(names[name], {}))
+        given = weights[name].T if name.endswith(_KERNEL) else weights[name]
+        taken[name] = _ordered(given, order.get(names[name], {}))
         if [n for n in taken[name].shape if n > 1] != [n for n in mine.shape if n > 1]:  # () is (1,)
-            wrong.append(f"{name} {weights[name].shape} instead of {mine.shape}")
+            wrong.append(f"{name} {given.shape} instead of {mine.shape}")
     found = (("missing", missing), ("not expected", unexpected), ("of another shape", sorted(wrong)))
     problems = [_listed(what, listed) for what, listed in found if listed]
     if problems:
@@ -187,7 +206,7 @@ def take_weights(
         own[here][...] = taken[name].reshape(own[here].shape)
 
 
-def _ordered(array: NDArray[np.float32], order: Mapping[str, list[int]]) -> NDArray[np.float32]:
+def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np.float32]:
     """Rows and columns of a published array in our order; as it is if it has not as many."""
     for axis, name in enumerate(("rows", "columns")):
         if name in order:

@@ -7,13 +7,28 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Times
+from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
 
-__all__ = ["check_kind", "check_measured", "check_order", "check_weighted", "normalizers_of", "ran_only"]
+__all__ = [
+    "check_kind",
+    "check_measured",
+    "check_order",
+    "check_weighted",
+    "normalizers_of",
+    "of_kind",
+    "ran_only",
+]
 
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
+
+
+def of_kind(graph: Graph, kind: str) -> bool:
+    """Return whether a graph is of that kind, whatever is in it."""
+    same = kind in ("graph", graph.kind)
+    return same or (graph.kind == "graph" and kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -27,8 +42,7 @@ def check_kind(graph: Graph, kind: str) -> None:
                 file=name, field="config_feat", found="none",
             )  # fmt: skip
         return
-    own = graph.kind if known else None
-    if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
+    if not known or not of_kind(graph, kind):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else f"; {graph_hint(graph)}"
         if isinstance(graph, (list, tuple)):
             hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"

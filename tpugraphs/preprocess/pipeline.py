@@ -100,7 +100,7 @@ class Pipeline:
         Schema of the graphs; its ``check(graph)`` refuses graphs that do not fit.
     make : callable, optional
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
-        of the first graph that `fit` sees; `steps` is empty until then.
+        of the first graph that `fit` sees; of graphs of any schema, `steps` is empty until then.
     extra : callable, optional
         ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`; of layout and
         tile graphs those of nodes, which come behind all others.
@@ -227,19 +227,20 @@ class Pipeline:
         DataError
             A graph that the steps cannot take, or of another kind or schema.
         """
-        core = self._program()
+        core, begun = self._program(), self.kind == "graph" and self.known
         for given in graphs:
             graph, extra = self._extended(given)
             check_kind(graph, self.kind)
-            if not self.known:
+            if not begun and (self._make is not None or not self.known):
                 self._begin(graph, extra)
                 core = self._program()
+            begun = True
             if self.schema is not None:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
-                self._kept.keep(graph, core.fit(*_stored(graph, self._values(graph, extra))))
+                self._kept.keep(graph, core.fit(*self._stored(graph, extra)))
             except DataError as error:
                 raise arrays.with_file(error, _name(graph)) from None
         core.finish()
@@ -258,10 +259,25 @@ class Pipeline:
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
         """Make the steps that follow from the first graph."""
         if self._make is not None:
-            self.schema = graph.schema
+            self.schema = graph.schema if self.kind == "graph" else None
             self.steps = self._make(graph.schema)
         if extra is not None:
             self.steps.append({"step": STEP, "node": extra[0]})
+
+    def _stored(self, graph: Graph, extra: Extra | None) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
+        """Return arrays of a graph as the core takes them, with further features (N, X) of its nodes."""
+        nodes = graph.node_feat
+        if self.kind != "graph" and not any(step["step"] == "program-columns" for step in self.steps):
+            nodes = np.ascontiguousarray(nodes[:, : _core.SCHEMA["node_features"]])
+        return (
+            nodes,
+            graph.node_opcode,
+            graph.edge_index,
+            getattr(graph, "node_config_ids", _NO_NODES),
+            getattr(graph, "graph_feat", None),
+            getattr(graph, "config_feat", None),
+            self._values(graph, extra),
+        )
 
     def _values(self, graph: Graph, extra: Extra | None) -> NDArray[np.float32] | None:
         """Return further features (N, X) as the core takes them."""
@@ -345,7 +361,7 @@ class Pipeline:
             digits = stored.stored()
         try:
             core = self._core.apply(
-                *_stored(graph, self._values(graph, extra)),
+                *self._stored(graph, extra),
                 digits=digits,
                 configs=configs,
                 kept=self._kept.get(graph),
@@ -517,19 +533,6 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     if len(rows) < len(weights):
         graph, weights = graph.select(rows), weights[rows]
     return graph, None if (weights == 1).all() else weights
-
-
-def _stored(graph: Graph, extra: NDArray[np.float32] | None) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-    """Arrays of a graph as the core takes them, with further features (N, X) of its nodes."""
-    return (
-        graph.node_feat,
-        graph.node_opcode,
-        graph.edge_index,
-        getattr(graph, "node_config_ids", _NO_NODES),
-        getattr(graph, "graph_feat", None),
-        getattr(graph, "config_feat", None),
-        extra,
-    )
 
 
 def _digits(graph: Graph) -> Digits | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -14,13 +15,16 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import PredictOptions, ScorerBase, check_whole
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["LinearBaseline", "RandomBaseline", "random_scores"]
 
 _CHUNK = 4096  # rows whose one-hot columns exist at a time
 _MAX_COLUMNS = 3000
+_GRAPHS = ("any", "layout", "tile", "graph")
+_LEAST, _HUGE = 1e-100, 1e100  # of scales, and of what is multiplied, in a file
 _ARRAYS = {"column": np.int64, "mean": np.float64, "scale": np.float64, "weight": np.float64}
 
 
@@ -87,7 +91,7 @@ class RandomBaseline(ScorerBase):
         seed = tensorfile.entry(path, metadata, "seed", int)
         if seed < 0:
             raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80])
-        return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
+        return cls(seed, _kind_in(path, metadata))
 
 
 @filekinds.register("linear-baseline")
@@ -151,7 +155,12 @@ class LinearBaseline(ScorerBase):
             Placeholder runtimes, or no configurations.
         """
         rows = _rows(graph, configs) if configs is not None else _require_graph(graph).ran
-        runtimes = measured_runtimes(graph, rows)
+        made = copy(self)  # so that a fit that fails changes nothing
+        made._fit(graph, rows, measured_runtimes(graph, rows))
+        vars(self).update(vars(made))
+        return self
+
+    def _fit(self, graph: Graph, rows: NDArray[np.int64], runtimes: NDArray[Any]) -> None:
         self._kind = graph.kind
         self.schema: Schema = graph.schema
         self._choose_columns(graph, rows)
@@ -165,7 +174,6 @@ class LinearBaseline(ScorerBase):
             moment += x.T @ (ranks[start : start + _CHUNK] - self.intercept)
         gram[np.diag_indices(width)] += self.alpha * rows.size
         self.weight = np.linalg.solve(gram, moment)
-        return self
 
     def predict(
         self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
@@ -190,6 +198,7 @@ class LinearBaseline(ScorerBase):
         """
         if not self.fitted:
             raise ConfigError("LinearBaseline.predict needs fit first")
+        self = copy(self)  # of one fit, whatever another thread does
         rows = _rows(graph, configs)
         if _has_features(graph) != (self.digit is None):
             raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
@@ -216,17 +225,37 @@ class LinearBaseline(ScorerBase):
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
-        made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
-        made._kind = tensorfile.entry(path, metadata, "graphs", str)
+        alpha = tensorfile.entry(path, metadata, "alpha", (int, float))
+        try:
+            made = cls(alpha)
+        except ConfigError as error:
+            raise tensorfile.fail(path, "alpha", "a number above 0", f"{alpha} ({error})") from None
+        made._kind = _kind_in(path, metadata)
         made.intercept = float(tensorfile.entry(path, metadata, "intercept", (int, float)))
         made.schema = schema_of(path, metadata)
-        width = tensors["weight"].shape if "weight" in tensors else (0,)
+        width = tensors["weight"].shape[:1] if "weight" in tensors else (0,)
         for name, dtype in _ARRAYS.items():
             setattr(made, name, tensorfile.take(path, tensors, name, width, dtype))
         has_digits = "digit" in tensors
         made.digit = tensorfile.take(path, tensors, "digit", width, np.int64) if has_digits else None
         made._width = made.column.size
+        made._check(path)
         return made
+
+    def _check(self, path: str) -> None:
+        """Raise CheckpointError for columns, digits and scales that no fit finds."""
+        columns, digits = len(self.schema.config), self.schema.digits
+        most = columns if self.digit is None else np.iinfo(np.int64).max  # of nodes there may be any number
+        if not ((self.column >= 0) & (self.column < most)).all():
+            raise tensorfile.fail(path, "column", f"numbers from 0 to {most - 1}", "others")
+        values = max((digit.values for digit in digits), default=0)
+        if self.digit is not None and not ((self.digit >= -1) & (self.digit < values)).all():
+            raise tensorfile.fail(path, "digit", f"numbers from -1 to {values - 1}", "others")
+        if not (self.scale > _LEAST).all():
+            raise tensorfile.fail(path, "scale", f"numbers above {_LEAST:g}", "others")
+        for name in ("mean", "weight", "intercept"):
+            if not (np.abs(getattr(self, name)) < _HUGE).all():
+                raise tensorfile.fail(path, name, f"numbers below {_HUGE:g}", "others")
 
     def _choose_columns(self, graph: Graph, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
@@ -265,6 +294,14 @@ class LinearBaseline(ScorerBase):
             raw = (digits[:, self.column] == self.digit).astype(np.float64)
         centred: NDArray[np.float64] = (raw - self.mean) / self.scale
         return centred
+
+
+def _kind_in(path: str, metadata: dict[str, Any]) -> str:
+    """Return the kind of graphs that a file names, or raise CheckpointError."""
+    kind: str = tensorfile.entry(path, metadata, "graphs", str)
+    if kind not in _GRAPHS:
+        raise tensorfile.fail(path, "graphs", f"one of {', '.join(_GRAPHS)}", repr(kind)[:80])
+    return kind
 
 
 def _has_features(graph: Graph) -> bool:

@@ -24,11 +24,11 @@ from tpugraphs.ranker.baselines import RandomBaseline
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import check_whole
 from tpugraphs.ranker.trials import Scores, Task, Trial, judged
 from tpugraphs.recipes import Recipe, get_recipe
 from tpugraphs.recipes.fields import RecipeFields
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
 from tpugraphs.training.trainset import fingerprint

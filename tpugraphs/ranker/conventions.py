@@ -10,6 +10,7 @@ import functools
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
@@ -17,13 +18,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data import arrays
 from tpugraphs.data.arrays import check_mask
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["Convention", "as_graph", "learnable", "measured", "not_fitted"]
+
+
+_SHOWN = 5  # names of columns that a message lists
 
 
 class Convention:
@@ -173,23 +179,26 @@ def _ndim(array: Any) -> int:
     return len(array.shape) if hasattr(array, "shape") else np.asarray(array).ndim
 
 
-def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any:
+def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
     """Return a table as a graph whose configs are the rows; anything else as it is.
 
     Parameters
     ----------
     given : graph, or (n, F) array
     runtime : (n,) array, optional
-    columns : int, optional
-        F of the table that was learnt from.
+    scorer : Scorer, optional
+        One whose table it must be like, if it has learnt from one.
 
     Raises
     ------
     DataError
-        Not a table of finite numbers, without rows, or with another number of columns.
+        Not a table of finite numbers, without rows, or with other columns.
     """
     if not is_table(given):
         return given
+    schema = getattr(scorer, "schema", None) if scorer is not None and scorer.fitted else None
+    if schema is not None:
+        _check_names(arrays.column_names(given), schema.names("config"), type(scorer).__name__)
     if not isinstance(given, np.ndarray) and hasattr(given, "nnz"):
         raise ConfigError("X: expected a dense table, got a sparse one; use X.toarray()")
     check_mask("X", given)
@@ -204,10 +213,10 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
         )
     if table.dtype.kind == "c":
         raise DataError("X: expected real numbers. Complex data not supported")
-    if columns is not None and table.shape[1] != columns:
-        raise DataError(
-            f"X has {table.shape[1]} features, but Ranker is expecting {columns} features as input"
-        )
+    columns = table.shape[1] if schema is None else len(schema.config)
+    if table.shape[1] != columns:
+        whose = f"{type(scorer).__name__} is expecting {columns} features as input"
+        raise DataError(f"X has {table.shape[1]} features, but {whose}")
     if not table.shape[0] or not table.shape[1]:
         # in scikit-learn's words, which its checks look for
         what = "sample" if not table.shape[0] else "feature"
@@ -221,12 +230,44 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
         raise DataError(f"y: expected one runtime per row ({len(table)},), found shape {times.shape}")
     if times is not None and len(times) == 1:
         raise DataError("X: expected rows to compare with each other, found 1 sample")
-    return Graph(config_feat=table, runtime=times, name="table")
+    if times is not None:
+        todo = "leave these rows out of X and y, or measure them again"
+        arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
+    names = arrays.column_names(given)
+    named = names and Schema.infer(config_feat=table, names={"config": names})
+    return Graph(config_feat=table, runtime=times, schema=named or None, name="table")
+
+
+def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: str) -> None:
+    """Refuse a table with other columns than those that were learnt from, in scikit-learn's words."""
+    if not given or not known:
+        if bool(given) != bool(known):
+            has = "X has feature names" if given else "X does not have valid feature names"
+            fitted = "with feature names" if known else "without feature names"
+            warnings.warn(f"{has}, but {whose} was fitted {fitted}", stacklevel=4)
+        return
+    if given == known:
+        return
+    lines = ["The feature names should match those that were passed during fit."]
+    for heading, names in (
+        ("Feature names unseen at fit time:", sorted(set(given) - set(known))),
+        ("Feature names seen at fit time, yet now missing:", sorted(set(known) - set(given))),
+    ):
+        some = [f"- {name}" for name in names[:_SHOWN]] + ["- ..."] * (len(names) > _SHOWN)
+        lines += [heading, *some] if names else []
+    if len(lines) == 1:
+        lines.append("Feature names must be in the same order as they were in fit.")
+        lines.append(f"Use X[[{', '.join(map(repr, known[:_SHOWN]))}{', ...' * (len(known) > _SHOWN)}]]")
+    raise DataError("\n".join(lines) + "\n", field="X", found=", ".join(given), expected=", ".join(known))
 
 
 def _times(runtime: Any) -> NDArray[Any]:
     """Return runtimes as an array of numbers."""
     check_mask("y", runtime)
+    name = getattr(runtime, "name", None)
+    if is_rate(name):
+        text = f"y: less is taken as better, though {name!r} looks like a quantity of which more is"
+        warnings.warn(f"{text}: give 1 / y", stacklevel=6)
     try:
         times = np.asarray(runtime)
         times = times.astype(np.float64) if times.dtype.kind not in "fiuc" else times
@@ -249,15 +290,16 @@ def is_runtimes(given: Any) -> bool:
     return first is None or isinstance(first, (Real, list, tuple)) or is_table(first)
 
 
-def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
+def measured(graphs: Any, y: Any, scorer: Any = None) -> Any:
     """Return graphs, or a table, with runtimes `y` in place of their own.
 
     Parameters
     ----------
     graphs : graph, sequence of graphs, or (n, F) array
     y : (C,) array, or one such array per graph, or None
-        In the unit of the graphs; None: the graphs' own, here and in place of any of the arrays.
-    columns : int, optional
+        As `runtime` of the graphs, so less is better; None: the graphs' own, here and in place of any of the
+        arrays.
+    scorer : Scorer, optional
         See `as_graph`.
 
     Raises
@@ -272,7 +314,7 @@ def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
             raise ConfigError(
                 "requires y to be passed, but the target y is None: a table has no runtimes of its own"
             )
-        return as_graph(graphs, y, columns)
+        return as_graph(graphs, y, scorer)
     if y is None:
         return graphs
     if hasattr(graphs, "config_runtime"):

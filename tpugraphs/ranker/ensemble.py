@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError
+from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
@@ -26,9 +26,10 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
-    check_whole,
+    unchanged_if_it_fails,
 )
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
@@ -89,12 +90,23 @@ def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.floa
     -------
     (n,) float32
         The mean.
+
+    Raises
+    ------
+    Error
+        It is not a finite number.
     """
     total: NDArray[np.float64] | None = None
     for own, share in parts:
         total = own * share if total is None else total + own * share
     assert total is not None
-    return total.astype(np.float32)
+    with np.errstate(over="ignore"):
+        scores = total.astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise Error(
+            "the mean of the scores is not a finite number: one of the rankers gives scores beyond all range"
+        )
+    return scores
 
 
 def fitted_weights(
@@ -296,12 +308,13 @@ class Ensemble(ScorerBase):
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
 
-        Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.
+        Ctrl-C raises KeyboardInterrupt. After any error all members are what they were before.
         """
         train, valid = learnable(train, valid, options.pop("y", None))
         handed: Any = options if valid is None else {"valid": valid, **options}
-        for ranker in self.rankers:
-            pass_on_interrupt(ranker.fit(train, **handed))
+        with unchanged_if_it_fails(self):
+            for ranker in self.rankers:
+                pass_on_interrupt(ranker.fit(train, **handed))
         return self
 
     def weighted(self, valid: Valid, metric: str = "tau", **options: Unpack[ChooseOptions]) -> Ensemble:
@@ -312,7 +325,8 @@ class Ensemble(ScorerBase):
         valid : graph or sequence of graphs
             Measured graphs that no ranker was trained on.
         metric : str
-            One of those that choose the best parameters of a fit: ``"tau"``, ``"top5"``, ``"mean50"``.
+            One of those that choose the best parameters of a fit: ``"tau"``, ``"opa"``, ``"top5"`` or
+            ``"mean50"``.
         **options
             Of :meth:`tpugraphs.Ranker.predict`.
 

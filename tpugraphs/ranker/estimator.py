@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.checks import check_measured
@@ -38,6 +39,8 @@ class Estimator(Protocol):
         History of its last fit.
     size : int or None
         Number of learnt parameters; None while it is not known.
+    schema : Schema or None
+        Of the graphs it learnt from, where its kind is ``"graph"``: tables are checked against its names.
     """
 
     history: History | None
@@ -49,6 +52,10 @@ class Estimator(Protocol):
     def fitted(self) -> bool: ...
     @property
     def size(self) -> int | None: ...
+    @property
+    def schema(self) -> Schema | None:
+        return None
+
     @property
     def node_padding(self) -> int | None:
         """Padding that lists in the node features must have, None if any will do."""
@@ -102,6 +109,11 @@ class NetworkEstimator(Network):
     def size(self) -> int | None:
         """Number of weights; None while it depends on graphs that were not seen yet."""
         return self.num_parameters if self.known else None
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
+        return self.pipeline.schema
 
     @property
     def node_padding(self) -> int | None:
@@ -215,6 +227,7 @@ class NetworkEstimator(Network):
             )  # fmt: skip
         if not self.fitted:
             self.pipeline.fit([graph])
+            self.follow()
         prepared = self.prepare(graph)
         self.last.measured = True
         optimizer, number = Optimizer(self), self.trained_steps + 1

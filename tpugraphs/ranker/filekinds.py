@@ -20,6 +20,7 @@ ScorerT = TypeVar("ScorerT", bound=type[Any])
 
 __all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "write_members"]
 
+_DEEPEST = 32
 RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, as files of version 1 do
 
 
@@ -153,7 +154,12 @@ def read_members(path: str, metadata: Mapping[str, Any], tensors: Mapping[str, N
     CheckpointError
         The file is damaged.
     """
-    entries = tensorfile.entry(path, metadata, "members", list)
+    inside = entries = tensorfile.entry(path, metadata, "members", list)
+    for _ in range(_DEEPEST):
+        held = [one["members"] for one in inside if isinstance(one, dict) and "members" in one]
+        inside = [one for part in held if isinstance(part, list) for one in part]
+    if inside:
+        raise tensorfile.fail(path, "members", f"at most {_DEEPEST} scorers inside each other", "more")
     return [_read_member(path, i, own, tensors) for i, own in enumerate(entries)]
 
 
@@ -162,9 +168,9 @@ def _read_member(path: str, i: int, metadata: Any, tensors: Mapping[str, NDArray
     if not isinstance(metadata, dict):
         raise tensorfile.fail(path, place, "an object", repr(metadata)[:80])
     kind = metadata.get("kind", RANKER)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         todo = "register the class that wrote it (tpugraphs.ranker.filekinds), then load again"
-        raise tensorfile.fail(path, f"{place}.kind", ", ".join(sorted(_KINDS)), repr(kind), todo)
+        raise tensorfile.fail(path, f"{place}.kind", ", ".join(sorted(_KINDS)), repr(kind)[:80], todo)
     mine = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
     try:
         return _KINDS[kind](path, metadata, mine)

@@ -15,7 +15,7 @@ from tpugraphs.data.kinship import family
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.scorer import check_whole
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import GraphSequence, as_graphs
 

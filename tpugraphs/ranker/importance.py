@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION
-from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.ranker.scorer import Scorer
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
@@ -219,7 +221,11 @@ def permutation_importance(
         if graph.schema != judged[0].schema:
             expected = "graphs of one schema"
             raise DataError.of("schema", expected, f"another of {graph.name!r}", "judge them apart")
-    features = list(_features(judged, parts, node_groups))
+    schema, known = judged[0].schema, getattr(scorer, "schema", None)
+    if known is not None and schema.inferred:
+        known.check(judged[0])
+        schema = known  # the same columns, with names
+    features = list(_features(judged, schema, parts, node_groups))
     times = [measured_runtimes(graph) for graph in judged]
 
     def value(graph: Graph, i: int) -> float:
@@ -264,10 +270,12 @@ def _exchanged(graphs: Sequence[Graph], part: str, exchange: Exchange, key: list
 
 
 def _features(
-    graphs: Sequence[Graph], parts: Sequence[str], given: Mapping[str, Sequence[str]] | None
+    graphs: Sequence[Graph],
+    schema: Schema,
+    parts: Sequence[str],
+    given: Mapping[str, Sequence[str]] | None,
 ) -> Iterator[tuple[str, str, Exchange]]:
     """Yield part, name and what exchanges the values, of everything that the graphs have."""
-    schema = graphs[0].schema
     if "config" in parts:
         for place, column in enumerate(schema.config):
             yield "config", column.name, _columns("config_feat", [place])
@@ -283,7 +291,7 @@ def _features(
         yield "graph", "all", lambda graph, random: graph
 
 
-def _groups(schema: Any, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
+def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
     """Places of the columns of every group of node features."""
     places = {column.name: place for place, column in enumerate(schema.node)}
     groups: dict[str, list[int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -31,6 +32,8 @@ class MeanEffect(ScorerBase):
     scores 0, as the average does. Nothing of the program itself is used.
     """
 
+    schema: Schema
+
     @property
     def kind(self) -> str:
         """Kind of the graphs: any schema with features of configs."""
@@ -54,23 +57,25 @@ class MeanEffect(ScorerBase):
         DataError
             A graph without features of configs, without runtimes or of another schema.
         """
+        made = copy(self)  # so that a fit that fails changes nothing
         sums: dict[bytes, tuple[float, int, NDArray[np.float32]]] = {}
         graphs = as_graphs("train", learnable(train, valid)[0])
         for i in range(len(graphs)):
             graph = graphs[i]
             table = _table(graph)
             if i == 0:
-                self.schema: Schema = graph.schema
-            self.schema.check(graph, runtimes=True)
+                made.schema = graph.schema
+            made.schema.check(graph, runtimes=True)
             rows = graph.ran
             logs = np.log(measured_runtimes(graph, rows))
             for config, effect in zip(table[rows], logs - logs.mean(), strict=True):
                 total, count, _ = sums.get(config.tobytes(), (0.0, 0, config))
                 sums[config.tobytes()] = total + float(effect), count + 1, config
-        self._take(
+        made._take(
             np.stack([config for _, _, config in sums.values()]),
             np.array([total / count for total, count, _ in sums.values()]),
         )
+        vars(self).update(vars(made))
         return self
 
     def _take(self, configs: NDArray[np.float32], effects: NDArray[np.float64]) -> None:

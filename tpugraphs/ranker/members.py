@@ -15,7 +15,8 @@ from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.ranker.scorer import Scorer, unchanged_if_it_fails
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
@@ -72,7 +73,8 @@ def train_members(
     Error
         The training of a ranker diverged.
     KeyboardInterrupt
-        Ctrl-C before every ranker has taken a step.
+        Ctrl-C before every ranker has taken a step. After this and any other error of the training the
+        rankers are what they were before.
 
     Examples
     --------
@@ -83,6 +85,7 @@ def train_members(
     if workers is not None:
         check_whole("workers", workers, 1)
     with ExitStack() as stack:
+        stack.enter_context(unchanged_if_it_fails(*members))
         fits = []
         for i, one in enumerate(members):
             own_epochs, own_steps = one.length(epochs, steps, checkpoint_every)
@@ -96,16 +99,19 @@ def train_members(
                     checkpoint_every=checkpoint_every,
                     sample_weight=sample_weight,
                 )
-                one.reset()
-                fits.append(one.estimator.begin(train, valid, folder, how))
+                fresh: Any = one._fresh()
+                fits.append(fresh.begin(train, valid, folder, how))
         interrupted = bool(fits) and _run(fits, workers, verbose)
-    for one in members:
-        if not interrupted and not isinstance(one.estimator, NetworkEstimator):
-            one.fit(train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose)
-            pass_on_interrupt(one)
-    if interrupted:
-        if not all(one.fitted for one in members):
+        if interrupted and (len(fits) < len(members) or not all(fit.step > 0 for fit in fits)):
             raise KeyboardInterrupt
+        for fit in fits:
+            fit.ranker._take(fit.network)
+        for one in members:
+            if not interrupted and not isinstance(one.estimator, NetworkEstimator):
+                length: Any = {"epochs": epochs, "steps": steps}
+                one.fit(train, valid, sample_weight=sample_weight, verbose=verbose, **length)
+                pass_on_interrupt(one)
+    if interrupted:
         warnings.warn("interrupted: the rankers are usable", stacklevel=2)
     return Ensemble(members, weights, normalize)
 

@@ -18,8 +18,8 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.process import Process, pipeline_of, squares
-from tpugraphs.ranker.scorer import check_number, check_whole
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_number, check_whole
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["MultiTaskGaussianProcess"]

@@ -63,6 +63,12 @@ class Nearest(ScorerBase):
         self._options: dict[str, Any] = {}
         self._training = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_training"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _training=threading.Lock())
+
     @property
     def kind(self) -> str:
         """Kind of the graphs it ranks."""

@@ -25,11 +25,10 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
-    check_number,
-    check_whole,
 )
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_number, check_whole
 
 __all__ = ["GaussianProcess", "Process", "pipeline_of", "squares"]
 
@@ -119,6 +118,7 @@ class Process(ScorerBase):
         Error, ConfigError, DataError
             Not fitted; configs given as such; a graph that does not fit the schema of the first.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         rows = self._rows(graph, configs)
         if rows.size == 0:
             return np.zeros(0)
@@ -135,6 +135,7 @@ class Process(ScorerBase):
         of which none is fast if one is not. After up to 2,000 follow the next in the order. `options` have no
         effect.
         """
+        self = copy(self)  # of one fit, whatever another thread does
         rows = self._rows(graph, configs)
         count = min(check_whole("count", count, 1), rows.size)
         if count == 0:

@@ -11,7 +11,8 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_whole
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["pseudo_label"]
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, Unpack, overload
+from typing import Any, Never, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,13 +29,15 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
-from tpugraphs.recipes.fields import RecipeFields
+from tpugraphs.recipes.declared import UnknownFieldOrValue
+from tpugraphs.recipes.fields import RecipeFields, RecipeName
 from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.trainset import known_as
 from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -72,6 +74,10 @@ class Ranker(ScorerBase):
     ----------
     history_ : History
         History of the last fit; there is none before a fit, nor of a ranker from a file.
+    n_features_in_ : int
+    feature_names_in_ : (F,) object
+        Number and names of the columns of configs, for recipes of any schema. A table whose columns have
+        other names, or another order, is refused.
 
     Raises
     ------
@@ -97,7 +103,7 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self,
-        recipe: str = "first-layout",
+        recipe: RecipeName | str = "first-layout",
         seed: int = 0,
         preset: str = "cpu",
         precision: str = "f32",
@@ -106,6 +112,15 @@ class Ranker(ScorerBase):
     @overload
     def __init__(
         self, recipe: Recipe, seed: int = 0, preset: str = "cpu", precision: str = "f32", **fields: Any
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: UnknownFieldOrValue[Never],
     ) -> None: ...
     def __init__(
         self,
@@ -127,14 +142,33 @@ class Ranker(ScorerBase):
         fields = found.fields(preset, given)
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
+        self._learning, self._thread = threading.Lock(), 0
         self.reset()
-        self._learning = threading.Lock()
 
     def reset(self) -> None:
         """Forget what was learnt."""
+        self._take(self._fresh())
+
+    def _take(self, estimator: Estimator) -> None:
+        """Rank with this from now on: what `_fresh` returned, trained."""
+        self._learnt = self._training = estimator
+
+    def _fresh(self) -> Estimator:
+        """Return what the recipe trains, before it has learnt anything."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
-        self._estimator: Estimator = make(self._recipe, self.fields, int(self.seed), self.precision)
+        return make(self._recipe, self.fields, int(self.seed), self.precision)
+
+    # While a fit runs, its own thread (callbacks, losses) sees what is trained, and scores with it from the
+    # first step on. Other threads see what was learnt before, and so do all after a fit that fails.
+
+    @property
+    def _estimator(self) -> Estimator:
+        return self._training if threading.get_ident() == self._thread else self._learnt
+
+    @property
+    def _scoring(self) -> Estimator:
+        return self._estimator if self._estimator.fitted else self._learnt
 
     # Parameters
 
@@ -184,12 +218,48 @@ class Ranker(ScorerBase):
         Raises
         ------
         AttributeError
-            Nothing was learnt, or the recipe is not for any schema, or trains no network.
+            Nothing was learnt, or the recipe is not for any schema.
         """
-        schema = self.schema if self.fitted and isinstance(self._estimator, NetworkEstimator) else None
-        if schema is None:
-            raise AttributeError("n_features_in_: networks of any schema have it, from fit on")
-        return len(schema.config)
+        if not self.fitted or self.schema is None:
+            raise AttributeError("n_features_in_: rankers of any schema have it, from fit on")
+        return len(self.schema.config)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of these columns, as scikit-learn calls them. Tables that are ranked must have the same.
+
+        Raises
+        ------
+        AttributeError
+            As `n_features_in_`, or the columns had no names.
+        """
+        names = self.schema.names("config") if self.fitted and self.schema is not None else ()
+        if not names:
+            raise AttributeError("feature_names_in_: rankers have it that learnt from columns with names")
+        return np.array(names, dtype=object)
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Shares of what the splits of trees gained, of each column of the configs (F,), as scikit-learn's.
+
+        They sum to 1, or are 0 if no tree splits on the configs. Columns are in the order of the schema:
+        those of the configs, then the digits of a configurable node, each over all nodes; of
+        ``eleventh-lightgbm`` those of :func:`tpugraphs.preprocess.layout_table_names`. Columns that all
+        configs of a graph share are left out: they rank no config before another. For rankers of any kind
+        there is :func:`tpugraphs.permutation_importance`.
+
+        Raises
+        ------
+        AttributeError
+            Nothing was learnt; a network, a recipe with a table of its own, or a file of an earlier version.
+        """
+        importances = getattr(self._estimator, "importances", None)
+        if importances is None:
+            raise AttributeError(
+                "feature_importances_: rankers of trees have it; tg.permutation_importance judges all rankers"
+            )
+        found: NDArray[np.float64] = importances()
+        return found
 
     @property
     def pipeline(self) -> Pipeline:
@@ -199,7 +269,7 @@ class Ranker(ScorerBase):
     @property
     def schema(self) -> Schema | None:
         """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
-        return self.pipeline.schema
+        return getattr(self._estimator, "schema", None)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -230,7 +300,7 @@ class Ranker(ScorerBase):
     @property
     def fitted(self) -> bool:
         """Whether it has learnt something."""
-        return self._estimator.fitted
+        return self._scoring.fitted
 
     @property
     def kind(self) -> str:
@@ -311,6 +381,8 @@ class Ranker(ScorerBase):
         given = {name: value for name, value in given.items() if name in known}
         if by_epochs:
             given.pop("steps", None)
+        elif params.get("steps") is not None and "epochs" not in params:
+            given.pop("epochs", None)
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
@@ -363,21 +435,26 @@ class Ranker(ScorerBase):
         return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_learning", *(["_recipe"] if is_registered(self._recipe) else [])}
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        left_out = {"_learning", "_thread", "_training"}
+        left_out |= {"_recipe"} if is_registered(self._recipe) else set()
+        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        return {**state, "_learnt": self._scoring}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         recipe = state.get("_recipe") or get_recipe(state["recipe"])
-        vars(self).update(state, _recipe=recipe, _learning=threading.Lock())
+        vars(self).update(state, _recipe=recipe, _learning=threading.Lock(), _thread=0)
+        self._training = self._learnt
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Refuse a second fit while one runs: it would mix the weights of both."""
         if not self._learning.acquire(blocking=False):
             raise Error("this ranker is being fitted by another thread: wait for it, or fit another ranker")
+        self._training, self._thread = self._learnt, threading.get_ident()
         try:
             yield
         finally:
+            self._training, self._thread = self._learnt, 0
             self._learning.release()
 
     # Learning
@@ -404,9 +481,10 @@ class Ranker(ScorerBase):
 
         Every step takes a slate, which is one graph and some of its configs, or several slates (fields
         `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
-        come equally often. Graphs without runtimes or with a single distinct config are left out and listed
-        in ``history_.skipped``; if it is the only graph, it is an error. A fit that fails before its first
-        step leaves the ranker unchanged.
+        come equally often. Graphs without runtimes or with a single distinct config are left out with a
+        warning and listed in ``history_.skipped``; if it is the only graph, it is an error, and so is a graph
+        of another kind. A fit that raises leaves the ranker as it was. While a fit runs, callbacks predict
+        with what is trained, from the first step on; other threads with what was learnt before.
 
         Parameters
         ----------
@@ -433,7 +511,8 @@ class Ranker(ScorerBase):
             Folder to which the state is written every `checkpoint_every` steps and at the end. A fit with the
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
-            Show a progress bar; by default in a terminal or notebook.
+            Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
+            standard library is told the beginning, the evaluations and the end in any case.
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
@@ -458,7 +537,7 @@ class Ranker(ScorerBase):
         Raises
         ------
         DataError
-            Nothing to learn from.
+            Nothing to learn from, or a graph of another kind.
         CheckpointError
             The checkpoint is damaged or of another fit; the message says what differs.
         ConfigError
@@ -469,26 +548,23 @@ class Ranker(ScorerBase):
             epochs, steps = self.length(epochs, steps, checkpoint_every)
             tuning = self._tuning(freeze, learning_rate, groups)
             weights = None if init is None else _weights_of(init, self)
-            before = self._estimator
-            self.reset()
-            try:
-                how = FitOptions(
-                    epochs=epochs,
-                    steps=steps,
-                    owner=self,
-                    callbacks=callbacks,
-                    checkpoint_every=checkpoint_every,
-                    verbose=verbose,
-                    checkpoint_dir=checkpoint_dir,
-                    sample_weight=sample_weight,
-                    init=weights,
-                    learning_rate=learning_rate,
-                    tuning=tuning,
-                )
-                self._estimator.fit(given, valid, how)
-            finally:
-                if not self._estimator.fitted:  # refused before anything was learnt
-                    self._estimator = before
+            how = FitOptions(
+                epochs=epochs,
+                steps=steps,
+                owner=self,
+                callbacks=callbacks,
+                checkpoint_every=checkpoint_every,
+                verbose=verbose,
+                checkpoint_dir=checkpoint_dir,
+                sample_weight=sample_weight,
+                init=weights,
+                learning_rate=learning_rate,
+                tuning=tuning,
+            )
+            self._training = made = self._fresh()
+            made.fit(given, valid, how)
+            if made.fitted:  # a callback may have stopped it before its first step
+                self._take(made)
         return self
 
     def length(
@@ -554,7 +630,7 @@ class Ranker(ScorerBase):
         """
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, configs, getattr(self, "n_features_in_", None))
+            given = as_graph(graph, configs, self)
             configs = np.arange(given.num_configs)
         with self._alone():
             return self._networked().partial_fit(given, configs)
@@ -654,14 +730,30 @@ class Ranker(ScorerBase):
         self.require_fit("predict")
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, columns=getattr(self, "n_features_in_", None))
-        return self._estimator.scores(given, configs, tta, precision, verbose)
+            given = as_graph(graph, scorer=self)
+        return self._scoring.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
             todo = f"call fit (or tg.load_ranker) before {what}"
+            todo = f"its first fit is running: wait for its end before {what}" if self._thread else todo
             raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether it was fitted to this very graph, with these configs, since it was made or loaded.
+
+        Parameters
+        ----------
+        graph : Graph
+            Compared by name, size and runtimes.
+
+        Returns
+        -------
+        bool
+            False of a ranker from a file, which does not say what it learnt from.
+        """
+        return known_as(graph) in getattr(self._estimator, "learnt_from", ())
 
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
@@ -756,7 +848,8 @@ class Ranker(ScorerBase):
         >>> ranker = tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))  # doctest: +SKIP
         """
         read, path = outside.read_weights(weights, rename)
-        ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
+        known = get_recipe(recipe or outside.recipe_of(read))
+        ranker = cls(known, seed, preset, precision, **{**known.published_fields, **fields})
         default = ranker.network.recipe.published_padding
         default = (0 if ranker.kind == "tile" else -1) if default is None else default
         ranker.pipeline.require_padding(default if node_padding is None else node_padding)
@@ -768,7 +861,7 @@ class Ranker(ScorerBase):
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors of a ranker file: everything that prediction needs."""
         self.require_fit("save")
-        metadata, tensors = self._estimator.to_file()
+        metadata, tensors = self._scoring.to_file()
         return {
             "feature_schema": SCHEMA,
             "recipe": self.recipe,
@@ -803,8 +896,11 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
+        fields = {**_defaults(own["recipe"]), **entry("fields", dict)}
+        if fields.get("steps") is not None:
+            fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
-            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker = cls(seed=entry("seed", int), **own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
@@ -812,6 +908,11 @@ class Ranker(ScorerBase):
         if not known:
             _check_groups(path, ranker.network)
         return ranker
+
+
+def _defaults(recipe: str | Recipe) -> dict[str, Any]:
+    """Return the fields of a recipe as a file of an earlier version means those that it does not name."""
+    return plain(get_recipe(recipe).options())
 
 
 def _check_groups(path: str, network: Network) -> None:

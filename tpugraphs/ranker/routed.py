@@ -16,7 +16,14 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import learnable, measured
-from tpugraphs.ranker.scorer import ChooseOptions, PredictOptions, Scorer, ScorerBase, Scores
+from tpugraphs.ranker.scorer import (
+    ChooseOptions,
+    PredictOptions,
+    Scorer,
+    ScorerBase,
+    Scores,
+    unchanged_if_it_fails,
+)
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -121,17 +128,18 @@ class Routed(ScorerBase):
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,
-        every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt: the rankers that follow
-        are not trained.
+        every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt. After any error
+        rankers that had learnt something before are what they were.
         """
         train, valid = learnable(train, valid, options.pop("y", None))
         share = isinstance(valid, Real)
         parts = self._parted("train", train)
         held = {} if share or no_graphs(valid) else self._parted("valid", valid)
-        for ranker, mine in parts.values():
-            own = valid if share else held[id(ranker)][1] if id(ranker) in held else None
-            handed: Any = options if own is None else {"valid": own, **options}
-            pass_on_interrupt(ranker.fit(mine, **handed))
+        with unchanged_if_it_fails(*(ranker for ranker, _ in parts.values() if ranker.fitted)):
+            for ranker, mine in parts.values():
+                own = valid if share else held[id(ranker)][1] if id(ranker) in held else None
+                handed: Any = options if own is None else {"valid": own, **options}
+                pass_on_interrupt(ranker.fit(mine, **handed))
         return self
 
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
@@ -155,9 +163,13 @@ class Routed(ScorerBase):
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the graph's ranker is known to have learnt from it."""
+        return bool(getattr(self.route(graph), "knows", lambda _: False)(graph))
+
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
-        parts = self._parted("graphs", measured(graphs, y)).values()
+        parts = self._parted("graphs", measured(graphs, y, self)).values()
         means = [(len(mine), ranker.score(mine)) for ranker, mine in parts]
         return sum(count * mean for count, mean in means) / sum(count for count, _ in means)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
@@ -20,6 +22,7 @@ from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import file_name
 
 __all__ = ["AdaptOptions", "ChooseOptions", "PredictOptions", "Scorer", "ScorerBase", "Scores", "scoring"]
@@ -196,7 +199,7 @@ class ScorerBase(Convention, ABC):
         """
         return False
 
-    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer:
+    def adapt(self, graph: Graph, configs: Rows | None = None, **options: Unpack[AdaptOptions]) -> Scorer:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
 
         Parameters
@@ -205,6 +208,8 @@ class ScorerBase(Convention, ABC):
             The graph that was measured.
         configs : slice, (n,) int or (C,) bool, optional
             Its measured configs; by default all that ran.
+        **options
+            As there.
 
         Returns
         -------
@@ -314,10 +319,32 @@ class ScorerBase(Convention, ABC):
         self.require_fit("evaluate")
         if getattr(configs, "ndim", 0) > 1:
             raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
-        return evaluate(
-            self.judged(tta, precision, options.get("verbose"), members, together),
-            graphs, configs=configs, **options,
-        )  # fmt: skip
+        known: dict[str, None] = {}
+
+        def noted(score: Callable[..., Any], graph: Graph, *rows: Any) -> Any:
+            if self.knows(graph):
+                known[str(graph.name)] = None
+            return score(graph, *rows)
+
+        judged = self.judged(tta, precision, options.get("verbose"), members, together)
+        noting = {name: partial(noted, score) for name, score in judged.items()}
+        report = evaluate(noting, graphs, configs=configs, **options)
+        return replace(report, known=tuple(known))
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the scorer, or one that it is made of, is known to have learnt from this very graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            With measured runtimes.
+
+        Returns
+        -------
+        bool
+            A report says which graphs were known.
+        """
+        return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
         self,
@@ -369,7 +396,7 @@ class ScorerBase(Convention, ABC):
             No graph, or one without measured runtimes.
         """
         values: list[float] = []
-        given: Any = measured(graphs, y, getattr(self, "n_features_in_", None))
+        given: Any = measured(graphs, y, self)
         check_graphs("graphs", given)
         for graph in [given] if hasattr(given, "config_runtime") else given:
             rows = getattr(graph, "ran", None)
@@ -482,19 +509,28 @@ class ScorerBase(Convention, ABC):
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
 
 
-def check_whole(name: str, value: Any, least: int) -> int:
-    """Return an argument that is a whole number of at least `least`, or raise ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-    return int(value)
+@contextmanager
+def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
+    """Give scorers, and those that they are made of, back what they knew if the block raises."""
+    before = [(one, dict(vars(one))) for scorer in scorers for one in _parts(scorer)]
+    try:
+        yield
+    except BaseException:
+        for one, known in before:
+            vars(one).update(known)
+            for name in vars(one).keys() - known.keys():
+                delattr(one, name)
+        raise
 
 
-def check_number(name: str, value: Any, least: float = 1e-6, most: float = 1e6) -> float:
-    """Return an argument that is a number from `least` to `most`, or raise ConfigError."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        raise ConfigError(f"{name}: expected a number from {least:g} to {most:g}, got {value!r}")
-    return float(value)
+def _parts(scorer: Any) -> Iterator[Any]:
+    """Yield a scorer, and those that it holds alone, in a list or by name."""
+    yield scorer
+    for value in vars(scorer).values():
+        held = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        for one in held:
+            if isinstance(one, ScorerBase):
+                yield from _parts(one)
 
 
 def scoring(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Unpack, overload
+from typing import Any, Never, Unpack, overload
 
 import numpy as np
 
@@ -22,11 +21,14 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
+from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.recipes.fields import FieldsButLength
+from tpugraphs.recipes.declared import UnknownFieldOrValue
+from tpugraphs.recipes.fields import FieldsButLength, RecipeName
 from tpugraphs.system import files, markup, tables
-from tpugraphs.system.words import counted
+from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.texts import parsed, read_whole
+from tpugraphs.system.words import counted, json_text
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
@@ -148,8 +150,14 @@ class SeedRuns:
         Returns
         -------
         Ensemble
-            Of the selected rankers.
+            Of the selected rankers. If the default rule kept a single one of several, a warning says so.
         """
+        if len(self.selected) == 1 and len(self.rankers) > 1 and self.rule.name == ONE_STANDARD_ERROR:
+            warnings.warn(
+                f"an ensemble of one: the rule kept 1 of {counted(len(self.rankers), 'ranker')}; "
+                "train_seeds(..., select='all') keeps all, tg.Ensemble(runs.rankers) joins these",
+                stacklevel=2,
+            )
         return Ensemble(self.selected, weights, normalize)
 
     def evaluate(
@@ -278,7 +286,7 @@ class SeedRuns:
 
 @overload
 def train_seeds(
-    recipe: str = "first-layout",
+    recipe: RecipeName | str = "first-layout",
     train: Graphs | None = None,
     valid: Valid = None,
     *,
@@ -298,7 +306,14 @@ def train_seeds(
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
+@overload
 def train_seeds(
+    recipe: str = "first-layout",
+    train: Graphs | None = None,
+    valid: Valid = None,
+    **options: UnknownFieldOrValue[Never],
+) -> SeedRuns: ...
+def train_seeds(  # type: ignore[misc]  # no value fits the third
     recipe: str | Recipe = "first-layout",
     train: Graphs | None = None,
     valid: Valid = None,
@@ -426,7 +441,7 @@ def seed_numbers(seeds: Any) -> list[int]:
 
 def _write_json(path: str | os.PathLike[str], value: Any) -> None:
     with files.atomic_write(path) as file:
-        file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write((json_text(value) + "\n").encode())
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
@@ -437,9 +452,8 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         _write_json(path, plan)
         return
     try:
-        with open(path, encoding="utf-8") as file:
-            stated = json.load(file)
-    except (ValueError, RecursionError) as error:
+        stated = parsed(read_whole(path))
+    except ValueError as error:
         raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.trees import Part, TreeEstimator
+from tpugraphs.ranker.trees import Part, TreeEstimator, Trees
+from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
 __all__ = ["TreePairEstimator"]
 
-_ROWS = 1 << 17  # rows of pairs that are scored at a time
+_ROWS = 1 << 12  # configs that are scored at a time
 
 
 class TreePairEstimator(TreeEstimator):
@@ -63,19 +65,26 @@ class TreePairEstimator(TreeEstimator):
         count = min(graph.num_configs, self.fields.references)
         key = (self.seed, Stream.TREES, 1 << 40)
         sample = kernels.sample_without_replacement(graph.num_configs, count, key, order="sorted")
-        others = self.recipe.features(self.fields, graph, sample)
+        others = self._table(graph, sample)
         scores = np.empty(rows.size, np.float32)
-        step = max(1, _ROWS // count)
-        for start in range(0, rows.size, step):
-            part = self.recipe.features(self.fields, graph, rows[start : start + step])
-            pairs = _paired(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
-            self._check_width(graph, tree, pairs)
-            scores[start : start + step] = (
-                self._predicted(tree, pairs, raw=False).reshape(len(part), count).mean(1)
-            )
+        for start in range(0, rows.size, _ROWS):
+            part = self._table(graph, rows[start : start + _ROWS])
+            self._check_width(graph, tree, 2 * part.shape[1])
+            scores[start : start + _ROWS] = tree.forest.against(part, others, self._rounds)
             if progress is not None:
                 progress.update(len(part))
         return scores
+
+    def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
+        """Return gains by column of the recipe's table: of its number and of the difference, together."""
+        F = tree.width // 2
+        return np.bincount(tree.columns % F, tree.forest.gains(self._rounds), F)
+
+    def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
+        tree = super()._tree(path, i, one, tensors)
+        if not tree.forest.binary or tree.width % 2:
+            raise tensorfile.fail(path, f"boosters[{i}].objective", "binary, of pairs", "another")
+        return tree
 
 
 def _paired(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,8 @@
-"""Gradient-boosted trees (LightGBM) in place of a network, for recipes with ``estimator="trees"``."""
+"""Gradient-boosted trees in place of a network, for recipes with ``estimator="trees"``.
+
+LightGBM grows them. The core reads and checks the text that it writes of them, and scores: a ranker that has
+learnt, or comes from a file, no longer needs LightGBM.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,17 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
+from tpugraphs.network.network import schema_of
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
+from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.estimator import Estimator
-from tpugraphs.recipes import Recipe
+from tpugraphs.recipes import Recipe, is_built_in
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
@@ -34,12 +41,15 @@ from tpugraphs.training.trainset import (
     check_graph,
     graph_weights,
     hold_out,
+    known_as,
     no_graphs,
+    warn_of_skipped,
 )
 
 __all__ = ["TreeEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
+_MOST = 16 << 20  # columns, nodes: sizes in files are below
 _CHUNK = 1 << 14  # rows of a table that is scored at a time
 
 
@@ -64,27 +74,38 @@ class Trees:
     columns : (F,) int64
         The columns of the table that vary, which the trees use.
     width : int
-        Number of columns of the table.
-    booster : lightgbm.Booster
+        Number of columns of the table. Those that a graph of another size lacks are missing values.
+    booster : lightgbm.Booster or None
+        What grows them, while it does.
     """
 
     size: tuple[int, int]
     columns: NDArray[np.int64]
     width: int
-    booster: Any
+    booster: Any = None
+    _read: _core.Forest | None = None
 
-    def table(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Select the columns (n, F); columns that a graph of another size lacks are missing values."""
-        found = np.full((len(features), self.columns.size), np.nan, np.float32)
-        there = self.columns < features.shape[1]
-        found[:, there] = features[:, self.columns[there]]
-        return found
+    @classmethod
+    def of(cls, size: tuple[int, int], text: str, columns: NDArray[np.int64], width: int) -> Trees:
+        """Return the trees of LightGBM's text; DataError, about line and field, if it is not one."""
+        return cls(size, columns, width, _read=_core.Forest(text, columns, width))
+
+    @property
+    def forest(self) -> _core.Forest:
+        """What scores: of trees that still grow, those so far."""
+        if self._read is None or (self.booster is not None and self.booster.num_trees() > self._read.trees):
+            self._read = _core.Forest(_text(self.booster), self.columns, self.width)
+        return self._read
 
     def grow(self) -> float:
         """Add one tree and return the training loss."""
         self.booster.update()
         ((_, _, loss, *_),) = self.booster.eval_train()
         return float(loss)
+
+    def end(self) -> None:
+        """Keep the trees alone: they grow no more."""
+        _, self.booster = self.forest, None
 
 
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
@@ -115,11 +136,19 @@ class TreeEstimator(Estimator):
         self.trees: list[Trees] = []
         self.history: History | None = None
         self._kind, self._rounds = recipe.kind, 0
+        self._schema: Schema | None = None  # of graphs of any schema
+        self.learnt_from: frozenset[str] = frozenset()
+        self._own: tuple[int, int] | None = None  # columns of a config, digits of a node: at a row's end
 
     @property
     def kind(self) -> str:
         """Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs."""
         return self._kind
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the training graphs, None if they were published ones."""
+        return self._schema
 
     @property
     def fitted(self) -> bool:
@@ -129,7 +158,7 @@ class TreeEstimator(Estimator):
     @property
     def size(self) -> int | None:
         """Most leaves that the trees can have, None without trees."""
-        return sum(tree.booster.num_trees() * self.fields.num_leaves for tree in self.trees) or None
+        return sum(tree.forest.trees * self.fields.num_leaves for tree in self.trees) or None
 
     # Learning
 
@@ -141,6 +170,10 @@ class TreeEstimator(Estimator):
         self._kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
             graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
+        if self._kind == "graph":
+            seen = (graphs[i] for i in range(len(graphs)))
+            usable = (graph for graph in seen if check_graph("train", graph, self._kind) is None)
+            self._schema = Pipeline([], self._kind, make=lambda schema: []).fit(usable).schema
         total = int(how.steps or how.epochs or 1)
         self.history = history = History(total_steps=total, metric=self.fields.metric)
         fit = RunningFit(how.owner, history, how.callbacks)
@@ -166,8 +199,9 @@ class TreeEstimator(Estimator):
         self._rounds = history.best_step or fit.step
         history.seconds = time.monotonic() - began
         for tree in self.trees:
-            tree.booster.free_dataset()
+            tree.end()
         fit.tell("on_fit_end")
+        warn_of_skipped(history.skipped, stacklevel=3)
         return history
 
     def _tables(
@@ -178,6 +212,7 @@ class TreeEstimator(Estimator):
         for i in range(len(graphs)):
             graph = graphs[i]
             check_graph("train", graph, self._kind)
+            self.learnt_from |= {known_as(graph)}
             weights = graph_weights(graph, None if given is None else given[i])
             try:
                 check_measured(graph, self._kind)
@@ -190,6 +225,9 @@ class TreeEstimator(Estimator):
                     raise
                 continue
             features = self.recipe.features(self.fields, graph, rows)
+            if is_built_in(self.recipe):
+                columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+                self._own = (columns, int(graph._digits.shape[2]))
             own = np.ones(rows.size, np.float32) if weights is None else weights[rows]
             tables.setdefault(self._size(graph), []).append(self._learnt(features, times, own, i))
         return tables
@@ -264,6 +302,8 @@ class TreeEstimator(Estimator):
     ) -> NDArray[np.float32]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)
+        if self._schema is not None:
+            self._schema.check(graph)
         if as_configs(graph, configs) is not None:
             raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")
         rows = graph.row_numbers(configs)
@@ -277,30 +317,25 @@ class TreeEstimator(Estimator):
         scores = np.empty(rows.size, np.float32)
         for start in range(0, rows.size, _CHUNK):
             part = rows[start : start + _CHUNK]
-            features = self.recipe.features(self.fields, graph, part)
-            self._check_width(graph, tree, features)
-            scores[start : start + _CHUNK] = self._predicted(tree, features)
+            features = self._table(graph, part)
+            self._check_width(graph, tree, features.shape[1])
+            scores[start : start + _CHUNK] = tree.forest.scores(features, self._rounds)
             if progress is not None:
                 progress.update(part.size)
         return scores
 
-    def _check_width(self, graph: Graph, tree: Trees, features: NDArray[np.float32]) -> None:
+    def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the recipe's table (n, F), as the core takes it."""
+        return np.ascontiguousarray(self.recipe.features(self.fields, graph, rows), np.float32)
+
+    def _check_width(self, graph: Graph, tree: Trees, width: int) -> None:
         """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
-        if tree.size == (0, 0) and features.shape[1] != tree.width:
+        if tree.size == (0, 0) and width != tree.width:
             raise DataError(
                 f"config_feat: these trees were learnt from tables of {counted(tree.width, 'column')}, "
-                f"this graph has {features.shape[1]}",
-                file=str(graph.name), field="config_feat", expected=str(tree.width),
-                found=str(features.shape[1]),
+                f"this graph has {width}",
+                file=str(graph.name), field="config_feat", expected=str(tree.width), found=str(width),
             )  # fmt: skip
-
-    def _predicted(self, tree: Trees, features: NDArray[np.float32], raw: bool = True) -> NDArray[np.float64]:
-        """Return the sum of the trees (n,) for rows (n, F), or (not `raw`) what the objective makes of it."""
-        found: NDArray[np.float64] = tree.booster.predict(
-            tree.table(features), num_iteration=self._rounds, raw_score=raw,
-            num_threads=_core.get_num_threads(),
-        )  # fmt: skip
-        return found
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -312,54 +347,84 @@ class TreeEstimator(Estimator):
             raise Error("there are no trees yet: call fit first")
         return min(self.trees, key=distance)
 
+    def importances(self) -> NDArray[np.float64]:
+        """Return what the splits on each column gained, as shares: see :class:`tpugraphs.Ranker`."""
+        if not self.trees or self._own is None:
+            raise AttributeError(
+                "feature_importances_: rankers of trees have it, from fit on, unless their recipe makes a "
+                "table of its own; tg.permutation_importance judges all rankers"
+            )
+        gains = np.sum([self._gains(tree, *self._own) for tree in self.trees], 0)
+        shares: NDArray[np.float64] = gains / (gains.sum() or 1.0)
+        return shares
+
+    def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
+        """Return gains by column of the configs, then by digit; not of what all configs share."""
+        place = tree.columns - (tree.width - columns - tree.size[1] * digits)
+        place = np.where(place < columns, place, columns + (place - columns) % max(digits, 1))
+        own = place >= 0
+        return np.bincount(place[own], tree.forest.gains(self._rounds)[own], columns + digits)
+
     # Files and copies
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Metadata and tensors that `read` takes."""
         entries = [
-            {"size": list(tree.size), "width": tree.width, "trees": _text(tree.booster)}
-            for tree in self.trees
+            {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}, tensors
+        told: dict[str, Any] = {} if self._schema is None else {"schema": self._schema.to_dict()}
+        told |= {} if self._own is None else {"own": list(self._own)}
+        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries, **told}, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_file` gave; CheckpointError if that is damaged."""
         self._kind = tensorfile.entry(path, metadata, "graphs", str)
+        self._schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
+        kinds = ("layout", "tile", "graph") if self.recipe.kind == "any" else (self.recipe.kind,)
+        if self._kind not in kinds:
+            raise tensorfile.fail(path, "graphs", " or ".join(kinds), repr(self._kind)[:80])
         rounds = tensorfile.entry(path, metadata, "rounds", int)
-        self.trees = []
-        for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list)):
-            place = f"boosters[{i}]"
-            if not isinstance(one, dict):
-                raise tensorfile.fail(path, place, "an object", repr(one)[:80])
-            width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
-            name = f"{i}.columns"
-            shape = tensors[name].shape if name in tensors else (0,)
-            columns = tensorfile.take(path, tensors, name, shape, np.int64)
-            whole = len(size) == 2 and all(isinstance(n, int) and n >= 0 for n in size)
-            if not whole or columns.ndim != 1 or ((columns < 0) | (columns >= width)).any():
-                raise tensorfile.fail(path, place, f"columns in 0..{width - 1}", "others")
-            booster = _booster(path, place, tensorfile.entry(path, one, "trees", str), columns.size)
-            self.trees.append(Trees((size[0], size[1]), columns, width, booster))
+        self.trees = [
+            self._tree(path, i, one, tensors)
+            for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list))
+        ]
         if not self.trees or not 1 <= rounds <= 10**6:
             raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
+        self._own = None  # earlier files do not say it
+        if "own" in metadata:
+            own = tensorfile.entry(path, metadata, "own", list)
+            if not _sizes(own) or any(t.size[1] * own[1] + own[0] > t.width for t in self.trees):
+                raise tensorfile.fail(path, "own", "columns and digits of the table", repr(own)[:80])
+            self._own = (own[0], own[1])
+
+    def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
+        """Return the trees of entry `i` of "boosters"."""
+        place, name = f"boosters[{i}]", f"{i}.columns"
+        if not isinstance(one, dict):
+            raise tensorfile.fail(path, place, "an object", repr(one)[:80])
+        width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
+        if not _sizes(size):
+            raise tensorfile.fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
+        if not 1 <= width < _MOST:
+            raise tensorfile.fail(path, f"{place}.width", f"1 to {_MOST - 1}", repr(width)[:80])
+        length = tensors[name].size if name in tensors else 0
+        columns = tensorfile.take(path, tensors, name, (length,), np.int64)
+        text = tensorfile.entry(path, one, "trees", str)
+        try:
+            return Trees.of((size[0], size[1]), text, columns, width)
+        except DataError as error:
+            field, expected, found = f"{place}.{error.field}", str(error.expected), str(error.found)
+            raise tensorfile.fail(path, field, expected, found) from None
+
+
+def _sizes(pair: list[Any]) -> bool:
+    """Whether a list out of a file is a pair of sizes."""
+    return len(pair) == 2 and all(type(n) is int and 0 <= n < _MOST for n in pair)
 
 
 def _text(booster: Any) -> str:
     """Return the trees without their training options, which include the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
-
-
-def _booster(path: str, place: str, text: str, columns: int) -> Any:
-    lightgbm = _lightgbm()
-    try:
-        booster = lightgbm.Booster(model_str=text)
-    except lightgbm.basic.LightGBMError as error:
-        raise CheckpointError(f"{place}: {error}; the file is damaged", file=path, field=place) from None
-    if booster.num_feature() != columns:
-        raise tensorfile.fail(
-            path, place, f"trees over {counted(columns, 'column')}", str(booster.num_feature())
-        )
-    return booster

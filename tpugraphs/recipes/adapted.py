@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tpugraphs.errors import ConfigError
@@ -41,12 +42,6 @@ def adapted(
     fixed = {field: value for field, value in fields.items() if field not in trained}
     other.fields("cpu", fixed)  # checks the values
 
-    def of_other(values: Any, preset: str = "cpu") -> Any:
-        """Return fields of the other recipe: those of training have the values of this one."""
-        shared = {field: value for field, value in dataclasses.asdict(values).items() if field in own}
-        shared.pop("loss", None)
-        return other.options(**{**vars(other.fields(preset)), **shared, **fixed})
-
     def preset(which: str) -> dict[str, Any]:
         values = plain(other.fields(which))
         return {**{field: values[field] for field in trained if field in values}, **given}
@@ -58,9 +53,29 @@ def adapted(
         kind=other.kind,
         options=TrainingFields,
         presets={which: preset(which) for which in other.presets},
-        steps=lambda fields, *sizes: copy.deepcopy(steps),
-        preprocessing=lambda fields, *schema: other.preprocessing(of_other(fields), *schema),
-        loss=lambda fields: other.loss(of_other(fields)) if loss is None else [dict(term) for term in loss],
-        groups=lambda fields: [dict(group) for group in groups],
+        steps=partial(_given, steps),
+        preprocessing=partial(_of_other, other, "preprocessing", fixed),
+        loss=partial(_of_other, other, "loss", fixed)
+        if loss is None
+        else partial(_given, [*map(dict, loss)]),
+        groups=partial(_given, [*map(dict, groups)]),
         extra=other.extra if extra is None else extra,
     )
+
+
+# Functions of the recipe: with what they are made of they go into other processes, which closures do not.
+
+
+def _given(entries: Steps, *_: Any) -> Steps:
+    return copy.deepcopy(entries)
+
+
+def _of_other(other: Recipe, name: str, fixed: Mapping[str, Any], values: Any, *schema: Any) -> Steps:
+    """Call a function of the other recipe: its fields of training have the values of this one."""
+    own = other.options.__dataclass_fields__
+    shared = {field: value for field, value in dataclasses.asdict(values).items() if field in own}
+    shared.pop("loss", None)
+    made: Steps = getattr(other, name)(
+        other.options(**{**vars(other.fields("cpu")), **shared, **fixed}), *schema
+    )
+    return made

@@ -8,12 +8,12 @@ import functools
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.schema import Schema
+from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
@@ -21,8 +21,10 @@ from tpugraphs.recipes.declared import (
     TableFields,
     TrainingFields,
     check_options,
+    constants,
     declared,
     is_number,
+    of_numpy,
     option,
     plain,
 )
@@ -30,7 +32,7 @@ from tpugraphs.recipes.declared import (
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
-Order = dict[str, dict[str, list[int]]]
+Order = dict[str, dict[str, Any]]
 
 
 def _hinge(fields: Any) -> Terms:
@@ -42,7 +44,7 @@ def _preprocessing(
 ) -> list[dict[str, Any]]:
     """Return the steps of a recipe, and what the field `segment` adds to them."""
     cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
-    return [*steps(fields, *schema), *cut]
+    return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
 
 
 def _nothing(*args: Any) -> list[dict[str, Any]]:
@@ -119,14 +121,21 @@ class Recipe:
         use `steps`, `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
     published : tuple of (pattern, name)
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
-        :meth:`tpugraphs.Ranker.from_torch` reads.
+        :meth:`tpugraphs.Ranker.from_torch` reads. Kernels of Keras, (in, out), have names that end in
+        ``/kernel``.
     published_order : callable
         ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
-        columns of the parameter stand in the published array. What is not named has the same order.
+        columns of the parameter stand in the published array. What is not named has the same order. With
+        ``"name"`` it is called so with these fields, whatever `published` says.
     published_unread : tuple of str
         Regular expressions of published names that are not read: constants, and what has no effect.
     published_padding : {-1, 0}, optional
         What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
+    published_fields : mapping of str to value
+        Fields of its training that are not those of the preset ``"full"``.
+    by_schema : bool
+        Whether `steps` and `preprocessing` of layouts take the second argument of those of kind ``"graph"``,
+        too: graphs read with ``extra=True`` have a schema of their own.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
     extra : callable, optional
@@ -162,6 +171,8 @@ class Recipe:
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None
+    published_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    by_schema: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -184,6 +195,16 @@ class Recipe:
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
 
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it does not change
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        given = state["options"]
+        vars(self).update(state, options=constants(given) if isinstance(given, dict) else given)
+
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
 
@@ -203,6 +224,8 @@ class Recipe:
         make = functools.partial(_preprocessing, self.preprocessing, fields)
         if self.kind == "graph":
             return Pipeline([], self.kind, make=make, extra=self.extra)
+        if self.by_schema:
+            return Pipeline(make(LAYOUT), self.kind, make=make, extra=self.extra)
         return Pipeline(make(), self.kind, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
@@ -220,7 +243,9 @@ class Recipe:
         list of dict
             One per step, as the core takes them.
         """
-        return [*(self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields))]
+        takes_sizes = self.kind == "graph" or self.by_schema
+        steps = self.steps(fields, sizes) if takes_sizes else self.steps(fields)
+        return [of_numpy(step) for step in steps]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
@@ -247,11 +272,17 @@ class Recipe:
         if preset not in self.presets:
             raise ConfigError(unknown("preset", preset, self.presets))
         given = given or {}
-        values = {**self.presets[preset], **given}
+        values = {name: of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
         known = declared(self.options)
+        usual = self.presets[preset].get("epochs", known["epochs"].default) if "epochs" in known else None
+        if given.get("steps") is not None and given.get("epochs") not in (None, usual):
+            raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
         for name, value in values.items():
+            if name in _DEVICES and name not in known:
+                todo = "leave it out; tg.set_num_threads(n) says how many threads it uses"
+                raise ConfigError(f"{name}: tpugraphs computes on the CPU only, got {value!r}; {todo}")
             if name not in known:
                 raise ConfigError(unknown(f"field of recipe {self.name}", name, known, _ARGUMENTS))
             if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
@@ -294,7 +325,7 @@ class Recipe:
             raise ConfigError(f"recipe {self.name}: loss must have at least one term, got none")
         for term in terms:
             _check_term(self.name, term)
-        return terms
+        return [of_numpy(term) for term in terms]
 
     def describe(self) -> dict[str, Any]:
         """Return all declarations as plain values: fields with meaning, default, range; losses; groups."""
@@ -331,6 +362,7 @@ def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
         )
 
 
+_DEVICES = ("device", "gpu", "cuda", "use_gpu")
 _ARGUMENTS = ("recipe", "seed", "preset", "precision")  # of a ranker, besides fields
 # What other libraries call it -> what to write here.
 _ELSEWHERE = {

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from tpugraphs import _core, metrics
 from tpugraphs.errors import RecipeError
@@ -21,6 +25,7 @@ __all__ = [
     "TableFields",
     "TrainingFields",
     "check_options",
+    "constants",
     "declared",
     "is_number",
     "option",
@@ -74,16 +79,18 @@ class TrainingFields:
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
     config_sampling: str = option(
         "even",
-        choices=("even", "gumbel"),
-        doc="draw configs equally often, or fast ones more often (Gumbel top-k of 1 - place / configs)",
+        choices=("even", "replacement", "gumbel"),
+        doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
+        "often (Gumbel top-k of 1 - place / configs)",
     )
     config_temperature: float = option(
         1.0, 0.01, 100.0, doc="of the Gumbel top-k: the lower, the rarer are slow configs (gumbel)"
     )
     graph_sampling: str = option(
         "even",
-        choices=("even", "sqrt-configs"),
-        doc="visit graphs equally often, or in proportion to the root of their number of configs",
+        choices=("even", "sqrt-configs", "slates"),
+        doc="visit graphs equally often, in proportion to the root of their number of configs, of which an "
+        "epoch draws sqrt(c c_max), or in proportion to the number of whole slates in them",
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     dedup: str = option(
@@ -92,7 +99,9 @@ class TrainingFields:
         doc="runtime of equal configs, which are merged for training",
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph, where steps are not given")
+    epochs: int | None = option(
+        1000, 1, 10**9, doc="visits of every graph (or draw), where steps are not given"
+    )
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
         doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
@@ -125,6 +134,7 @@ class TrainingFields:
     eps: float = option(1e-8, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
     momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
+    learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
     warmup: float = option(
         0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
     )
@@ -142,7 +152,9 @@ class TrainingFields:
     ema_decay: float = option(0.999, 0.0, 0.9999999, doc="share of the average that a step leaves (ema)")
     swa_start: float = option(0.75, 0.0, 1.0, doc="share of the steps after which the mean begins (swa)")
     swa_every: int = option(10, 1, 10**9, doc="steps from one part of the mean to the next (swa)")
-    evaluate_every: int = option(200, 1, 10**9, doc="steps from one validation to the next")
+    evaluate_every: int = option(
+        200, 0, 10**9, doc="steps from one validation to the next; 0: those of one visit of every graph"
+    )
     stop_after: int = option(
         0, 0, 10**9, doc="validations without a better one after which the training ends; 0: never"
     )
@@ -173,6 +185,19 @@ _WORDS = {
     list: "a list of dicts",
     Callable: "a function",
 }
+
+
+StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+
+
+class UnknownFieldOrValue(Protocol[StrT_co]):
+    """What no value is where the string is `Never`.
+
+    Checkers take an overload with it for the one that was meant, as all but the parameter of the type fits.
+    So they name the argument, and this, in place of all overloads with all fields.
+    """
+
+    def __format__(self, spec: str, /) -> StrT_co: ...
 
 
 @dataclass(frozen=True)
@@ -281,6 +306,15 @@ def plain(fields: Any) -> dict[str, Any]:
     return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
 
 
+def of_numpy(v: Any) -> Any:
+    """Return a number of NumPy as one of Python, also in lists and dicts: the core and JSON take these."""
+    if isinstance(v, dict):
+        return {key: of_numpy(item) for key, item in v.items()}
+    if isinstance(v, (list, tuple)):
+        return type(v)(of_numpy(item) for item in v) if type(v) in (list, tuple) else v
+    return v.item() if isinstance(v, np.generic) else v
+
+
 def plain_value(v: Any) -> Any:
     """Return a value of a field, or lists and dicts of such values, for JSON."""
     if v is None or isinstance(v, (str, bool)):
@@ -292,3 +326,50 @@ def plain_value(v: Any) -> Any:
     if callable(v):
         return function_name(v)
     return int(v) if isinstance(v, numbers.Integral) else float(v)
+
+
+# Fields of a recipe out of a file: those of training, and the recipe's own as constants
+
+_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MOST_FIELDS = 256
+_TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
+
+
+def constants(fields: Mapping[str, Any]) -> type[Any]:
+    """Return the declarations of a recipe's fields, of which its own ones have these values alone.
+
+    The same fields give the same class. It and its objects go into other processes as what they are made of.
+
+    Raises
+    ------
+    RecipeError
+        A name that no field can have, or a value that is not plain.
+    """
+    known = TrainingFields.__dataclass_fields__
+    own = {name: value for name, value in fields.items() if name not in known}
+    for name, value in own.items():
+        plain = value is None or isinstance(value, (str, bool)) or is_number(value)
+        if not _FIELD.fullmatch(name) or name in _TAKEN or len(own) > _MOST_FIELDS or not plain:
+            raise RecipeError(f"field {name[:80]!r}: expected a name and a plain value, got {value!r:.80}")
+    return _declared_as(tuple((name, type(value), value) for name, value in own.items()))
+
+
+@functools.lru_cache
+def _declared_as(own: tuple[tuple[str, type, Any], ...]) -> type[Any]:
+    about = {"low": None, "high": None, "choices": (), "doc": "what the steps in the file were made with"}
+    made = [
+        (name, kind, dataclasses.field(default=value, metadata={**about, "fixed": (value,)}))
+        for name, kind, value in own
+    ]
+    more = {"of_file": {name: value for name, _, value in own}, "__reduce__": _reduced}
+    return dataclasses.make_dataclass(
+        "FieldsOfFile", made, bases=(TrainingFields,), namespace=more, frozen=True
+    )
+
+
+def _reduced(values: Any) -> tuple[Any, ...]:
+    return _restored, (values.of_file, vars(values))
+
+
+def _restored(own: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    return constants(own)(**values)

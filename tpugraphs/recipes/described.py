@@ -8,16 +8,14 @@ them, as it does for any other file, and nothing in a file is executed.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
-from tpugraphs.recipes.base import Recipe, TrainingFields
-from tpugraphs.recipes.declared import is_number, plain_value
+from tpugraphs.recipes.base import Recipe
+from tpugraphs.recipes.declared import constants, is_number, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
@@ -26,9 +24,7 @@ __all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
 ENTRY = "own_recipe"  # of the metadata of a file
 _KINDS = ("layout", "tile", "graph")
-_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_MOST_FIELDS, _MOST_GROUPS, _MOST_STEPS = 256, 256, 1024
-_TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
+_MOST_GROUPS, _MOST_STEPS = 256, 1024
 _TODO = "the file is damaged, or was written by a later version of tpugraphs"
 Steps = list[dict[str, Any]]
 
@@ -90,7 +86,7 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
             summary=entry("summary", str),
             source=entry("source", str),
             kind=kind,
-            options=_options(fields),
+            options=constants(fields),
             presets={"cpu": fields, preset: fields},
             steps=functools.partial(_given, steps("steps")),
             preprocessing=functools.partial(_prepared, prepare, schema),
@@ -144,23 +140,3 @@ def _is_group(group: Any) -> bool:
         and group.keys() <= {"match", *numbers}
         and all(is_number(group[name]) and 0 <= group[name] <= 1e9 for name in numbers & group.keys())
     )
-
-
-def _options(fields: Mapping[str, Any]) -> type[Any]:
-    """Make the declarations of a recipe's fields: of the recipe's own ones, constants."""
-    known = TrainingFields.__dataclass_fields__
-    own = {name: value for name, value in fields.items() if name not in known}
-    for name, value in own.items():
-        plain = value is None or isinstance(value, (str, bool)) or is_number(value)
-        if not _FIELD.fullmatch(name) or name in _TAKEN or len(own) > _MOST_FIELDS or not plain:
-            raise RecipeError(f"field {name[:80]!r}: expected a name and a plain value, got {value!r:.80}")
-    made = [
-        (name, type(value), dataclasses.field(default=value, metadata=_constant(value)))
-        for name, value in own.items()
-    ]
-    return dataclasses.make_dataclass("FieldsOfFile", made, bases=(TrainingFields,), frozen=True)
-
-
-def _constant(value: Any) -> dict[str, Any]:
-    doc = "what the steps in the file were made with"
-    return {"low": None, "high": None, "choices": (), "doc": doc, "fixed": (value,)}

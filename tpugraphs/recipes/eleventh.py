@@ -10,6 +10,7 @@ The features follow the write-up as far as it goes; :func:`tpugraphs.preprocess.
 was decided where it is silent. The published solution compares every config with all others; here with at
 most `references` of them, so that the work grows in proportion to the number of configs. In collections
 that a search made (``default``), how often a node has its layout says that it is fast: `occurrence`.
+Written after the write-up: no code was compared.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def features(fields: Eleventh, graph: Graph, rows: NDArray[np.int64]) -> NDArray
 RECIPES = (
     Recipe(
         name="eleventh-lightgbm",
-        summary="Boosted trees that say which of two configs is slower; needs the extra [lightgbm].",
+        summary="Boosted trees that say which of two configs is slower; training needs the extra [lightgbm].",
         options=Eleventh,
         presets={"cpu": {}, "full": {"steps": 1000, "pairs": 4, "references": 1000}},
         estimator="tree-pairs",

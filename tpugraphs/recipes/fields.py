@@ -10,7 +10,39 @@ from typing import Any
 from typing import Literal
 from typing import TypedDict
 
-__all__ = ["FieldsButLength", "RecipeFields"]
+__all__ = ["FieldsButLength", "RecipeFields", "RecipeName"]
+
+
+RecipeName = Literal[
+    "eighth-lightgbm",
+    "eleventh-lightgbm",
+    "fifth-dimension",
+    "fifth-layout",
+    "fifth-tile",
+    "first-layout",
+    "first-layout-cross",
+    "first-tile",
+    "fourth-layout",
+    "graph-config",
+    "mlpredict",
+    "ninth-gat",
+    "ninth-sage",
+    "ninth-transformer",
+    "official-layout",
+    "official-tile",
+    "second-nlp",
+    "second-tile",
+    "second-xla",
+    "seventh-gst",
+    "sixth-gin",
+    "sixth-layout",
+    "sixth-tile",
+    "tenth-layout",
+    "tenth-tile",
+    "third-layout",
+    "third-tile",
+]
+"""Names of the recipes of the package."""
 
 
 class FieldsButLength(TypedDict, total=False):
@@ -29,8 +61,9 @@ class FieldsButLength(TypedDict, total=False):
     close: float
     cluster: int
     config_columns: int
-    config_sampling: Literal["even", "gumbel"]
+    config_sampling: Literal["even", "gumbel", "replacement"]
     config_scale: float | Literal["fifth", "log", "none", "standard"] | None
+    config_shift: float
     config_temperature: float
     config_width: int
     configs: int
@@ -39,7 +72,9 @@ class FieldsButLength(TypedDict, total=False):
     decay_every: float
     decay_from: float | None
     dedup: Literal["first", "mean", "min", "none"] | None
+    degrees: Literal["published", "receiver"]
     digit_scale: float
+    dimensions: Literal["scrambled", "straight"]
     directed_steps: int
     direction: Literal["both", "forward", "reverse"]
     drop_edge: float
@@ -53,7 +88,8 @@ class FieldsButLength(TypedDict, total=False):
     feature_fraction: float
     first: int
     gate_reduction: int
-    graph_sampling: Literal["even", "sqrt-configs"]
+    graph_sampling: Literal["even", "slates", "sqrt-configs"]
+    head_decay: float
     heads: int
     hidden: int
     hops: int
@@ -62,14 +98,17 @@ class FieldsButLength(TypedDict, total=False):
     layers: int
     layout_columns: int
     learning_rate: float
+    learning_rate_end: float
     levels: int
     lists: Literal["batch", "part", "slate"]
     loss: str | Sequence[Mapping[str, object]] | Callable[..., Any] | None
     margin: float
     message: int
-    metric: Literal["mean50", "tau", "top5"]
+    metric: Literal["mean50", "opa", "tau", "top5"]
     min_data_in_leaf: int
     momentum: float
+    negative: Literal["signed", "zero"]
+    neighbours: Literal["dummies", "kept"]
     node_columns: int
     noise: float
     num_leaves: int
@@ -78,11 +117,12 @@ class FieldsButLength(TypedDict, total=False):
     opcode_columns: int | None
     opcode_scale: float
     optimizer: Literal["adam", "adamw", "sgd"]
-    pairs: int
+    pairs: int | Literal["all", "ordered"]
     part: int
     position: int
     position_message: int
     powers: bool
+    program: bool | None
     propagation: int
     prune: str | None
     references: int

@@ -1,30 +1,37 @@
 """The fifth place: features that do not depend on how dimensions are numbered, and a transformer over them.
 
-Of the 140 node features 53 stay as they are; nine lists (shape, dimensions, window ...) and the dimension
-numbers of convolutions are told per dimension: 23 numbers for each of six. The config of a node follows,
-as it is and inverted: the place of every dimension in the layouts of output, input and kernel. Nodes
-without a config have their own layout in its place.
+Of the 140 node features 53 are scalars. Nine lists (shape, dimensions, window ...) and the dimension
+numbers of convolutions are told per dimension: 23 numbers for each of six. Sizes are ln(1 + x - least), the
+others scaled from a fixed range to -1 .. 1. The published code's reshaping scrambles the nine lists:
+dimension d has numbers 9 d .. 9 d + 8 of the 54 in all lists. ``dimensions="straight"`` gives every
+dimension its own.
 
-``fifth-layout`` takes all of this as columns (the "naive" model): a linear layer, then three layers that
-put GraphSAGE along and against the edges next to each other, and a sum over the nodes. 1,006,145
-parameters, as published. ``fifth-dimension`` sees a token per dimension: two transformer encoder layers
-over the six tokens of a configurable node, computed once per unique node and config, and their mean go to
-the same graph model. 1,891,393 parameters, 54,272 more than published. The submission was the mean of the
-min-max-scaled scores of both: ``tg.Ensemble([naive, dimension], normalize="minmax")``. ``fifth-tile`` is
-the naive model with the 24 tile numbers at every node, and virtual nodes.
+``fifth-layout`` takes all of this as columns (the "naive" model), next to the layouts of a node: those of
+its config, elsewhere its own three times. A linear layer follows, three layers that put GraphSAGE along and
+against the edges next to each other, and a sum over the nodes: 1,006,145 parameters. ``fifth-dimension``
+sees a token per dimension, with its places in the layouts. Two transformer encoder layers over the six
+tokens of a node, computed once per unique node and config, and their mean go to the same graph model:
+1,837,121 parameters, as many as ``fifth-tile``, whose tokens have the tile sizes. The submission was the
+mean of the min-max-scaled scores of both layout models:
+``tg.Ensemble([naive, dimension], normalize="minmax")``.
 
-Half of the loss of a layout model compares configs of one graph, half all samples of a batch with each
-other.
+Half of the loss compares configs of one graph, half all samples of a batch with each other; tile configs by
+their normalised runtimes times the mean normalizer of their graph. An epoch draws sqrt(c c_max) of the c
+configs of a graph. :meth:`tpugraphs.Ranker.from_torch` reads the published weights. Those of ``fifth-tile``
+and ``fifth-dimension`` have the same names and shapes: for tiles say ``recipe="fifth-tile"``.
 
-What differs: tokens are averaged, as in the code (the write-up adds them up), and their features are not
-scrambled by the published code's reshaping. Nodes that are not configurable have a linear layer over
-their columns in place of tokens. A position in a layout has an embedding where it was one number, and a
-token is not told the number of its dimension. The naive model reads inverted layouts, in whose place the
-published one has 18 tile sizes, 0 in layout graphs. Of the tile numbers it reads sums and products, too;
-tiles are compared within a graph alone, in the order of their ratios, where half of the published loss
-compares times over the batch. Edges are dropped with the mean chance of the published range. Logarithms
-are sign(x) ln(1 + |x|) of all sizes. A 0 among a node's own layout is a dimension here; in the published
-code it counts as none. The published tile model is the one with tokens.
+Compared with ``knshnb/kaggle-tpu-graph-5th-place`` (commit 3f2dfb8), run on the samples ``alexnet``,
+``unet3d_train`` and ``tile_00`` to ``tile_05``: as many parameters; features of nodes within 1e-6; with
+equal weights scores within 1.2e-6, losses and all gradients as close to those in float64 as its own in
+float32; learning rates, norms of gradients and losses of the first steps of a training. The published files
+have no configuration of the layout model with tokens: it has the sizes of the tile model's.
+
+What differs: a size below its least counts as the least, where the published logarithm is not a number.
+Beyond 10,000 nodes a graph has several virtual nodes, over runs of 10,000 nodes; the published code draws
+how many nodes each takes. Layout runtimes are compared exactly, not rounded to float32. Of the steps of an
+epoch the published code, which cuts epochs in four, leaves out up to three. Both encoder layers begin with
+biases of their own, not the same. Where validation graphs are given, the best weights are kept, not the
+last.
 """
 
 from __future__ import annotations
@@ -34,21 +41,42 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Order, Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODE_ROWS = SCHEMA["opcodes"] + 1
 Steps = list[dict[str, Any]]
 
-SCALARS = (
-    0, 3, 6, 7, 10, 13, 15, 18, 20, *range(27, 31), 43, 44, 51, 52, 59, 60, 67, 68, 75, 76, 83, 84, 91, 92,
-    *range(107, 116), *range(117, SCHEMA["scaled_features"]),
+DIMENSIONS, FLAGS, TENSORS = 6, 14, 3
+# First columns of lists with a number per dimension, and the range of each that is not a size.
+RANGED_LISTS = {31: (0, 5), 45: (0, 4), 61: (-1, 4), 69: (0, 4), 77: (0, 4), 85: (0, 1)}
+SIZE_LISTS = (21, 37, 53)
+LISTS = len(RANGED_LISTS) + len(SIZE_LISTS)
+RANGED_SCALARS = {
+    **dict.fromkeys((0, 3, 6, 7, 10, 13, 15, 18, 20), (0, 1)),
+    30: (0, 35), 91: (0, 3), 92: (0, 5), 113: (0, 1), 114: (0, 1), 115: (0, 5), 125: (0, 1), 128: (0, 1),
+    133: (0, 1),
+}  # fmt: skip
+SIZE_SCALARS = (
+    *range(27, 30), 43, 44, 51, 52, 59, 60, 67, 68, 75, 76, 83, 84, *range(107, 113), *range(117, 125), 126,
+    127, *range(129, 133),
 )  # fmt: skip
-LISTS = (21, 31, 37, 45, 53, 61, 69, 77, 85)  # first columns of lists with a number per dimension
-DIMENSIONS, FLAGS = 6, 14
-GROUPS = len(LISTS) + FLAGS
-PER_DIMENSION = tuple(first + d for first in LISTS for d in range(DIMENSIONS))
-COLUMNS = (*SCALARS, *PER_DIMENSION, *range(NODE_COLUMNS, NODE_COLUMNS + FLAGS * DIMENSIONS))
+LEAST = {column: 1 for column in (28, 44, 52, 76, 84, 120, 124)} | {67: -2, 127: -39, 131: -24}
+SCALARS = len(RANGED_SCALARS) + len(SIZE_SCALARS)
+GROUPS = LISTS + FLAGS  # numbers of a dimension
+ENCODER = [f"{part}_{kind}" for part in ("in_proj", "out_proj", "linear1", "linear2", "norm1", "norm2")
+           for kind in ("weight", "bias")]  # fmt: skip
+ZERO = NODE_COLUMNS  # the flag of dimension 0, which is never set
+
+
+def _of_list(first: int) -> range:
+    return range(first, first + DIMENSIONS)
+
+
+_RANGES = RANGED_SCALARS | {c: ends for first, ends in RANGED_LISTS.items() for c in _of_list(first)}
+_SIZES = (*SIZE_SCALARS, *(c for first in SIZE_LISTS for c in _of_list(first)))
+_NUMBERS = [c for first in (*RANGED_LISTS, *SIZE_LISTS) for c in _of_list(first)]
+_SCRAMBLED = [_NUMBERS[d * LISTS + i] for i in range(LISTS) for d in range(DIMENSIONS)]
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,14 @@ class Fifth(TrainingFields):
     opcode_columns: int = option(64, 1, 1024, doc="columns of the opcode embedding")
     width: int = option(384, 2, 4096, doc="columns of a layer, half of them along the edges")
     layers: int = option(3, 1, 16, doc="layers of message passing")
-    drop_edge: float = option(0.075, 0.0, 0.95, doc="chance that an edge is dropped in training")
+    dimensions: str = option(
+        "scrambled",
+        choices=("scrambled", "straight"),
+        doc="nine numbers of a dimension: as the published code puts them, or its own",
+    )
+    drop_edge: float = option(
+        0.15, 0.0, 0.95, doc="greatest chance that an edge is dropped, which is drawn for every step"
+    )
     margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
     slates: int = option(4, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     configs: int = option(8, 2, 1 << 20, doc="configs of a slate, at most")
@@ -81,8 +116,8 @@ class FifthLayout(Fifth):
 
 
 @dataclass(frozen=True)
-class FifthDimension(FifthLayout):
-    """Fields of ``fifth-dimension``."""
+class Tokens:
+    """Fields of the transformer."""
 
     token_columns: int = option(256, 1, 4096, doc="columns of a token")
     token_layers: int = option(2, 1, 8, doc="transformer encoder layers")
@@ -91,7 +126,12 @@ class FifthDimension(FifthLayout):
 
 
 @dataclass(frozen=True)
-class FifthTile(Fifth):
+class FifthDimension(Tokens, FifthLayout):
+    """Fields of ``fifth-dimension``."""
+
+
+@dataclass(frozen=True)
+class FifthTile(Tokens, Fifth):
     """Fields of ``fifth-tile``."""
 
     cluster: int = option(10_000, 1, 10**6, doc="nodes to a virtual node")
@@ -100,41 +140,44 @@ class FifthTile(Fifth):
     margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
-    chunk: int = option(1024, 1, 1 << 20, doc="configs scored together in prediction")
+    chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
 
 
-def _columns() -> Steps:
-    """List steps to 191 columns: scalars, then nine lists and 14 flags of six dimensions."""
+def _columns(fields: Fifth, *more: int) -> Steps:
+    """List steps to 191 columns: scalars, then nine numbers and 14 flags of six dimensions; and `more`."""
+    least = sorted({LEAST.get(column, 0) for column in _SIZES})
+    lists = _SCRAMBLED if fields.dimensions == "scrambled" else _NUMBERS
+    flags = range(NODE_COLUMNS, NODE_COLUMNS + FLAGS * DIMENSIONS)
+    sizes = {low: [c for c in _SIZES if LEAST.get(c, 0) == low] for low in least}
+    low, high = ([*side] for side in zip(*_RANGES.values(), strict=True))
     return [
-        {"step": "log-columns", "form": "signed"},
+        {"step": "range-columns", "columns": [*_RANGES], "low": low, "high": high},
+        *({"step": "log-columns", "offset": 1 - low, "columns": columns} for low, columns in sizes.items()),
         {"step": "dimension-flags"},
-        {"step": "take-columns", "columns": [*COLUMNS]},
+        {"step": "take-columns", "columns": [*RANGED_SCALARS, *SIZE_SCALARS, *lists, *flags, *more]},
         {"step": "merge-opcodes"},
-    ]
+    ]  # fmt: skip
 
 
 def preprocessing(fields: FifthLayout) -> Steps:
-    """List the steps before the layout models."""
+    """List the steps before the layout models; there are no tile sizes, which count as 0."""
     return [
         {"step": "prune", "method": fields.prune},
         {"step": "dedup", "keep": fields.dedup},
-        {"step": "layout-digits"},
-        *_columns(),
+        {"step": "layout-digits", "padding": 0, "least": 1},
+        *_columns(fields, *[ZERO] * DIGITS),
     ]
 
 
 def tile_preprocessing(fields: FifthTile) -> Steps:
-    """List the steps before the tile model."""
+    """List the steps before the tile model: no node has a layout."""
     return [
         {"step": "dedup", "keep": fields.dedup},
+        {"step": "layout-digits", "padding": 0, "least": DIMENSIONS},
+        *_columns(fields),
         {"step": "virtual-node", "over": "clusters", "size": fields.cluster},
-        *_columns(),
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
+        {"step": "scale-configs", "columns": TILE_COLUMNS, "scale": "log"},
     ]
-
-
-def _opcodes(fields: Fifth) -> dict[str, Any]:
-    return opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns)
 
 
 def _graph(x: str, fields: Fifth) -> Steps:
@@ -142,7 +185,7 @@ def _graph(x: str, fields: Fifth) -> Steps:
     half = fields.width // 2
     model = [
         step("linear", "first", [x], "h0", out=2 * half, act="relu"),
-        step("drop_edge", "kept", [], p=fields.drop_edge, kept="one"),
+        step("drop_edge", "kept", [], p=fields.drop_edge, kept="one", chance="drawn"),
     ]
     for i in range(fields.layers):
         both = []
@@ -166,115 +209,153 @@ def _graph(x: str, fields: Fifth) -> Steps:
     ]
 
 
-def _layouts(name: str, form: str) -> Steps:
-    """18 columns at every node: what its config says, else its own layout three times."""
-    return [
-        step("config_columns", f"{name}_config", [], of="config_nodes", form=form),
-        step("layout_columns", f"{name}_own", [], copies=DIGITS // DIMENSIONS, form=form),
-        step("put_config_nodes", name, [f"{name}_config", f"{name}_own"]),
-    ]
-
-
 def steps(fields: FifthLayout) -> Steps:
     """List the steps of the naive model."""
     return [
-        _opcodes(fields),
-        *_layouts("layouts", "digits"),
-        *_layouts("places", "positions"),
-        step("concat", "columns", ["opcodes", "layouts", "places"]),
+        opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
+        step("config_columns", "config_layouts", [], of="config_nodes"),
+        step("layout_columns", "own_layouts", [], copies=TENSORS),
+        step("put_config_nodes", "layouts", ["config_layouts", "own_layouts"]),
+        step("concat", "columns", ["opcodes", "layouts"]),
         *_graph("columns", fields),
     ]
 
 
-def dimension_steps(fields: FifthDimension) -> Steps:
-    """List the steps of the model with tokens."""
-    width, x = fields.token_columns, "tokens0"
+def _encoder(name: str, x: str, fields: Tokens, owner: str = "") -> Steps:
+    """List the steps from columns `x` to the mean of the tokens, `name`; parameters are those of `owner`."""
     model = [
-        step("take_columns", "scalars", ["node_feat"], first=0, count=len(SCALARS)),
-        opcodes("scalars", OPCODE_ROWS, fields.opcode_columns),
-        step("dimension_tokens", x, ["node_feat"], tokens=DIMENSIONS, cols=width, act="relu",
-             column=len(SCALARS), groups=GROUPS, step=DIMENSIONS),
+        step("dimension_tokens", f"{name}0", [x], tokens=DIMENSIONS, cols=fields.token_columns, act="relu",
+             column=SCALARS, groups=GROUPS + 2 * TENSORS, step=DIMENSIONS, number=True, init="glorot"),
+        *(
+            step("encoder_layer", f"{name}{i + 1}", [f"{name}{i}"], tokens=DIMENSIONS, heads=fields.heads,
+                 hidden=fields.hidden, init="glorot")
+            for i in range(fields.token_layers)
+        ),
     ]  # fmt: skip
-    for i in range(fields.token_layers):
-        model.append(
-            step(
-                "encoder_layer",
-                f"tokens{i + 1}",
-                [x],
-                tokens=DIMENSIONS,
-                heads=fields.heads,
-                hidden=fields.hidden,
-            )
-        )
-        x = f"tokens{i + 1}"
+    for i, one in enumerate(model if owner else []):
+        one["share"] = {own: f"{owner}{i}.{own}" for own in (ENCODER if i else ("weight", "bias"))}
     return [
         *model,
-        step("pool_tokens", "unique", [x], tokens=DIMENSIONS, kind="mean"),
-        step("gather_unique", "cells", ["unique"]),
-        step("layout_columns", "own_layout", []),
-        step("concat", "own", ["node_feat", "own_layout"]),
-        step("linear", "plain", ["own"], out=width, act="relu"),
-        step("put_config_nodes", "dimensions", ["cells", "plain"]),
+        step("pool_tokens", name, [f"{name}{fields.token_layers}"], tokens=DIMENSIONS, kind="mean"),
+    ]
+
+
+def dimension_steps(fields: FifthDimension) -> Steps:
+    """List the steps of the model with tokens: of the configs of configurable nodes, and of all nodes."""
+    return [
+        step("take_columns", "scalars", ["node_feat"], first=0, count=SCALARS),
+        opcodes("scalars", OPCODE_ROWS, fields.opcode_columns),
+        step("cell_columns", "unique", ["node_feat"], tokens=DIMENSIONS),
+        *_encoder("tokens", "unique", fields),
+        step("gather_unique", "cells", ["tokens"]),
+        step("layout_columns", "places", [], copies=TENSORS, form="positions"),
+        step("concat", "own", ["node_feat", "places"]),
+        *_encoder("others", "own", fields, "tokens"),
+        step("put_config_nodes", "dimensions", ["cells", "others"]),
         step("concat", "columns", ["opcodes", "dimensions"]),
         *_graph("columns", fields),
     ]
 
 
 def tile_steps(fields: FifthTile) -> Steps:
-    """List the steps of the tile model."""
+    """List the steps of the tile model: its tokens are of every node and config."""
+    tensors = {
+        name: 8 * i for i, name in enumerate(("kernel", "output", "input"))
+    }  # sizes, their sum and product
     return [
-        _opcodes(fields),
-        step("concat", "columns", ["opcodes", "config_feat"]),
+        step("take_columns", "scalars", ["node_feat"], first=0, count=SCALARS),
+        opcodes("scalars", OPCODE_ROWS, fields.opcode_columns),
+        step("layout_columns", "places", [], copies=TENSORS, form="wrapped"),
+        step("concat", "own", ["node_feat", "places"]),
+        *(step("take_columns", n, ["config_feat"], first=at, count=DIMENSIONS) for n, at in tensors.items()),
+        step("concat", "all", ["own", *tensors]),
+        *_encoder("tokens", "all", fields),
+        step("concat", "columns", ["opcodes", "tokens"]),
         *_graph("columns", fields),
     ]
 
 
 def loss(fields: Fifth) -> Steps:
-    """Hinge over all pairs of a graph, and over all pairs of a batch, where runtimes are times."""
+    """Hinge over all pairs of a graph, and over all pairs of a batch."""
     hinge = {"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}
     return [{**hinge, "weight": 0.5}, {**hinge, "weight": 0.5, "over": "batch"}]
 
 
-def tile_loss(fields: FifthTile) -> Steps:
-    """Hinge over all pairs of a graph: runtimes of tile graphs are compared within a graph alone."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}]
-
-
-_fifth = partial(
-    Recipe,
-    source=kaggle("fifth"),
+# Name of a parameter here -> in the published PyTorch model.
+_GRAPH = (
+    (r"opcodes\.weight", "gnn.opcode_embed.weight"),
+    (r"first\.(weight|bias)", r"gnn.pre_linear.0.\1"),
+    (r"along([0-9]+)_near\.(weight|bias)", r"gnn.convs.\1.lin_l.\2"),
+    (r"along([0-9]+)_self\.weight", r"gnn.convs.\1.lin_r.weight"),
+    (r"against([0-9]+)_near\.(weight|bias)", r"gnn.rev_convs.\1.lin_l.\2"),
+    (r"against([0-9]+)_self\.weight", r"gnn.rev_convs.\1.lin_r.weight"),
+    (r"head\.(weight|bias)", r"gnn.head.\1"),
 )
+_LAYERS = tuple(
+    (rf"tokens{i + 1}\.{own}_(weight|bias)", rf"gnn.transformer.transformer.layers.{i}.{there}\1")
+    for i in range(8)
+    for own, there in (
+        ("in_proj", "self_attn.in_proj_"), ("out_proj", "self_attn.out_proj."),
+        *((own, f"{own}.") for own in ("linear1", "linear2", "norm1", "norm2")),
+    )
+)  # fmt: skip
+PUBLISHED = (*_GRAPH, (r"tokens0\.(weight|bias)", r"gnn.transformer.mlp.0.\1"), *_LAYERS)
+
+
+def layout_order(fields: FifthLayout) -> Order:
+    """Say where columns of the naive model are: opcodes first, then dimensions, layouts, tile sizes."""
+    by_dimension = [
+        SCALARS + fields.opcode_columns + d * GROUPS + g for g in range(GROUPS) for d in range(DIMENSIONS)
+    ]
+    layouts = SCALARS + fields.opcode_columns + len(by_dimension)
+    opcode = range(SCALARS, SCALARS + fields.opcode_columns)
+    columns = [*range(SCALARS), *by_dimension, *range(layouts + DIGITS, layouts + 2 * DIGITS), *opcode,
+               *range(layouts, layouts + DIGITS)]  # fmt: skip
+    return {"first.weight": {"columns": columns}}
+
+
+def dimension_order(fields: FifthDimension) -> Order:
+    """Say where columns of a token are: its places in layouts before tile sizes."""
+    places, tiles = (range(GROUPS + at, GROUPS + at + TENSORS) for at in (0, TENSORS))
+    return {"tokens0.weight": {"columns": [*range(GROUPS), *tiles, *places, GROUPS + 2 * TENSORS]}}
+
+
+_fifth = partial(Recipe, source=kaggle("fifth"), loss=loss, published_padding=0)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 16, "configs": 24, "slates": 2, "learning_rate": 1e-3,
         "schedule": "warmup-cosine"}  # fmt: skip
 _PRUNED = {"prune": "config-1hop"}
+_TOKENS = {"token_columns": 32, "hidden": 32}
+_FULL = {"epochs": 2, "dedup": "none"}
 
 RECIPES = (
     _fifth(
         name="fifth-layout",
         summary="GraphSAGE both ways over features per dimension, the naive one of two models.",
         options=FifthLayout,
-        presets={"cpu": {**_CPU, **_PRUNED}, "full": {"epochs": 2}},
+        presets={"cpu": {**_CPU, **_PRUNED}, "full": _FULL},
         steps=steps,
-        loss=loss,
         preprocessing=preprocessing,
+        published=_GRAPH,
+        published_order=layout_order,
     ),
     _fifth(
         name="fifth-dimension",
         summary="The same over a transformer that sees a token per dimension.",
         options=FifthDimension,
-        presets={"cpu": {**_CPU, **_PRUNED, "token_columns": 32, "hidden": 32}, "full": {"epochs": 2}},
+        presets={"cpu": {**_CPU, **_PRUNED, **_TOKENS}, "full": _FULL},
         steps=dimension_steps,
-        loss=loss,
         preprocessing=preprocessing,
+        published=PUBLISHED,
+        published_order=dimension_order,
     ),
     _fifth(
         name="fifth-tile",
-        summary="The same for tile configs, which every node sees.",
+        summary="The same for tile configs, whose sizes are told per dimension.",
         options=FifthTile,
-        presets={"cpu": {**_CPU, "slates": 4, "configs": 64}, "full": {"epochs": 16}},
+        presets={"cpu": {**_CPU, **_TOKENS, "slates": 4, "configs": 64}, "full": {**_FULL, "epochs": 16}},
         steps=tile_steps,
-        loss=tile_loss,
         preprocessing=tile_preprocessing,
         kind="tile",
+        published=PUBLISHED,
     ),
 )

@@ -25,9 +25,10 @@ _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
 
 def plain_name(function: Any) -> str:
     """Return the name of a function for people, such as ``my_loss``."""
-    if isinstance(function, functools.partial):
+    name = getattr(function, "__qualname__", None)
+    if name is None and isinstance(function, functools.partial):
         return plain_name(function.func)
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
+    return str(name or type(function).__qualname__)
 
 
 def shortly(value: Any) -> str:
@@ -73,7 +74,9 @@ def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
         value = sorted(value, key=repr)
     elif isinstance(value, Mapping):
         value = sorted(value.items(), key=repr)
-    elif isinstance(value, np.ndarray):
+    elif hasattr(value, "untyped_storage"):  # a tensor of PyTorch
+        value = value.double().numpy(force=True)
+    if isinstance(value, np.ndarray):
         value = (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, (tuple, list)):
         for item in value:

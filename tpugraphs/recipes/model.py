@@ -12,6 +12,7 @@ from tpugraphs.kernels.faces import SHAPES, attribute_type
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.adapted import adapted
 from tpugraphs.recipes.base import Recipe, unknown
+from tpugraphs.recipes.declared import of_numpy
 from tpugraphs.system.words import counted
 
 __all__ = ["Model"]
@@ -111,7 +112,7 @@ class Model(_Methods):
         """
         model = cls(sizes)
         for step in steps:
-            model._append({**step})
+            model._append(of_numpy({**step}))
         return model
 
     @property
@@ -194,7 +195,7 @@ class Model(_Methods):
     def _add(
         self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
     ) -> str:
-        op = meta["name"]
+        op, attrs = meta["name"], of_numpy(attrs)
         slots = self._inputs(meta, inputs, attrs)
         known = [attr["name"] for attr in meta["attrs"]]
         for key in attrs:

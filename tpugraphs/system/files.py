@@ -21,6 +21,7 @@ __all__ = [
     "file_name",
     "locked",
     "name_of",
+    "no_memory",
     "opened",
     "remove_unfinished",
 ]
@@ -42,12 +43,24 @@ def file_name(path: str | bytes | os.PathLike[str]) -> str:
         raise ConfigError(f"expected a path, found {path!r} of type {type(path).__name__}") from None
     if "\0" in text:
         raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ConfigError(f"expected a path, found {text!r} with a character that no path can have") from None
     return text
 
 
 def name_of(source: Any) -> str:
     """Return the path of a file, or what an open one is called, for messages."""
     return str(getattr(source, "name", "stream")) if hasattr(source, "read") else os.fspath(source)
+
+
+def no_memory(file: str | None, error: MemoryError) -> MemoryError:
+    """Return an error that says which file memory does not suffice for, and how much was asked for."""
+    text = str(error) or "not enough memory"
+    if file is None or text.startswith(f"{file}: "):
+        return error
+    return MemoryError(f"{file}: {text}; free memory, or use a machine with more")
 
 
 @contextmanager
@@ -118,30 +131,49 @@ def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator
 
 
 @contextmanager
-def locked(folder: str, who: str = "another fit") -> Iterator[None]:
-    """Hold an existing folder alone, as far as others ask for it in this way too.
+def locked(path: str, who: str = "another fit") -> Iterator[None]:
+    """Hold an existing folder, or a file, alone, as far as others ask for it in this way too.
 
-    The lock goes with the process, however it ends, and leaves nothing behind. Where there are no locks (some
-    network file systems) nothing is held.
+    A file that is missing is made, and removed if it is empty at the end. Otherwise the lock leaves nothing
+    behind: it goes with the process, however that ends. Where there are no locks (some network file systems)
+    nothing is held.
 
     Raises
     ------
     ConfigError
         Somebody else holds it.
+    OSError
+        The file cannot be made or written.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    folder = os.path.isdir(path)
+    handle = _lock(path, folder, who)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            todo = "wait for its end, or use another folder"
-            raise ConfigError(f"{folder}: {who} is using this folder now; {todo}") from None
-        except OSError:
-            pass
         yield
     finally:
         with suppress(OSError):
+            if not folder and os.fstat(handle).st_size == 0:
+                os.unlink(path)
+        with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)  # also for children made by fork, which have the handle too
+        os.close(handle)
+
+
+def _lock(path: str, folder: bool, who: str) -> int:
+    """Open and lock; again, if the file was removed by who held it before."""
+    while True:
+        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            what = "folder" if folder else "file"
+            todo = f"wait for its end, or use another {what}"
+            raise ConfigError(f"{path}: {who} is using this {what} now; {todo}") from None
+        except OSError:
+            return handle
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
         os.close(handle)
 
 

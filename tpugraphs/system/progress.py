@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Self, TypeVar
+from functools import cache
+from typing import Any, Self, TextIO, TypeVar
+
+from tpugraphs.errors import printable
+from tpugraphs.system.logs import log
 
 __all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
 
 Item = TypeVar("Item")
 
 _DELAY = 1.0  # seconds before a bar appears: short work shows none
+_PATIENCE = 1.0  # seconds after which the lock of the bars is taken from whoever kept it
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
@@ -35,13 +43,61 @@ def wanted(verbose: bool | None) -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def notice(text: str, verbose: bool | None = None) -> None:
-    """Print a line on stderr, above a bar if there is one; nothing if `verbose` is False."""
-    if (verbose is None and _quiet.get()) or verbose is False or sys.stderr is None:
-        return
-    from tqdm import tqdm
+class _Lock:
+    """Lock of the bars of this process. Nobody waits for ever: a bar out of place is better than none.
 
-    tqdm.write(text, file=sys.stderr)
+    tqdm's own is a semaphore that forked processes share: one that is killed keeps it. And any lock is kept
+    by a thread that Ctrl-C interrupts between taking it and giving it back.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)  # the thread that holds it is not in the child
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self, *_: object) -> bool:
+        while not (lock := self._lock).acquire(timeout=_PATIENCE):
+            if self._lock is lock:
+                self._renew()
+        return True
+
+    def release(self, *_: object) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:  # it was taken away, or never taken
+            pass
+
+    __enter__, __exit__ = acquire, release
+
+
+class _Open:
+    """tqdm's set of open bars, others' too, who take another lock: a loop is over a copy."""
+
+    def __init__(self, bars: Any) -> None:
+        self.add, self.remove, self._bars = bars.add, bars.remove, bars
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([bar for known in self._bars.data.copy() if (bar := known()) is not None])
+
+
+@cache
+def _bars() -> Any:
+    """Return tqdm's bar for a terminal or a notebook, with a lock of our own and no thread that watches."""
+    from tqdm.auto import tqdm
+
+    own = {"_lock": _Lock(), "_instances": _Open(tqdm._instances), "monitor_interval": 0}
+    return type("Bar", (tqdm,), own)
+
+
+def notice(text: str, verbose: bool | None = None, file: TextIO | None = None) -> None:
+    """Log a line; unless `verbose` is False, print it on stderr or `file`, too, above a bar."""
+    log.info("%s", text)
+    file = sys.stderr if file is None else file
+    if (verbose is None and _quiet.get()) or verbose is False or file is None:
+        return
+    _bars().write(printable(text), file=file)
 
 
 class Progress:
@@ -59,11 +115,10 @@ class Progress:
 
     def __init__(self, total: int | None, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
+        self._what, self._began = f"{what}: {'' if total is None else f'{total:,} '}{unit}", time.monotonic()
         if wanted(verbose):
-            from tqdm.auto import tqdm
-
-            look = {"unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
-            self._bar = tqdm(total=total, desc=what, leave=False, dynamic_ncols=True, **look)
+            look = {"desc": printable(what, ""), "unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
+            self._bar = _bars()(total=total, leave=False, dynamic_ncols=True, **look)
 
     def update(self, count: int) -> None:
         """Count work that is done."""
@@ -80,6 +135,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        ended = "over" if error[0] is None else "broken off"
+        log.debug("%s, %s after %.3f s", self._what, ended, time.monotonic() - self._began)
         if self._bar is not None:
             self._bar.close()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, printable
 
 # Columns of words, which are set to the left; numbers to the right.
 WORDS = (
@@ -31,9 +32,15 @@ def section(title: str, lines: Sequence[Sequence[tuple[str, str]]]) -> tuple[str
     return title + ", ".join(parts), list(columns), cells
 
 
+def _printable(title: str, heads: Sequence[str], cells: _Lines) -> tuple[str, list[str], list[list[str]]]:
+    lines = [[printable(cell, "") for cell in line] for line in (heads, *cells)]
+    return printable(title), lines[0], lines[1:]
+
+
 def text(title: str, heads: Sequence[str], cells: _Lines) -> str:
     """Lay out a text table, with a rule under the heads."""
     columns = []
+    title, heads, cells = _printable(title, heads, cells)
     for head, *column in zip(heads, *cells, strict=True):
         width = max(map(len, (head, *column)))
         rows = (head, "-" * width, *column)
@@ -43,15 +50,21 @@ def text(title: str, heads: Sequence[str], cells: _Lines) -> str:
 
 
 def markdown(title: str, heads: Sequence[str], cells: _Lines) -> str:
-    """Lay out a Markdown table."""
+    """Lay out a Markdown table, in which no name is HTML or a link."""
     align = ["---" if head in WORDS else "---:" for head in heads]
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in cells]
-    lines = ["| " + " | ".join(line) + " |" for line in [heads, align, *escaped]]
-    return "\n".join(([f"**{title}**", ""] if title else []) + lines)
+    cells = [list(map(plain_markdown, line)) for line in (heads, *cells)]
+    lines = ["| " + " | ".join(line) + " |" for line in [cells[0], align, *cells[1:]]]
+    return "\n".join(([f"**{plain_markdown(title)}**", ""] if title else []) + lines)
+
+
+def plain_markdown(text: str) -> str:
+    """Escape what is HTML, a link or the end of a cell in Markdown."""
+    return re.sub(r"[|[]", r"\\\g<0>", escape(printable(text, ""), quote=False))
 
 
 def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
     """Lay out an HTML table."""
+    title, heads, cells = _printable(title, heads, cells)
     sides = ["left" if head in WORDS else "right" for head in heads]
 
     def row(tag: str, line: Sequence[str]) -> str:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, DataError
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.files import atomic_write, file_name, no_memory
+from tpugraphs.system.texts import parsed
 
 __all__ = ["read", "write"]
 
@@ -151,9 +152,11 @@ def tensors_of(
     `dtypes` are the types that tensors may have, as ``"F32"``; None allows all that can be read. Raises
     CheckpointError, which names the remedy `todo`, for anything but a whole file, and OSError.
     """
-    name = os.path.expanduser(os.fspath(path))
+    name = os.path.expanduser(file_name(path))
     try:
         return _core.safetensors_load(name, dtypes, os.stat(name).st_size * 2)
+    except MemoryError as error:
+        raise no_memory(name, error) from None
     except DataError as error:
         expected, found = error.expected or "a complete safetensors file", error.found or str(error)
         raise fail(path, error.field or "header", expected, found, todo) from None
@@ -168,8 +171,8 @@ def _json(
     if text is None:
         raise fail(path, "metadata", f"the key {_KEY!r}", "none", todo)
     try:
-        metadata = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        metadata = parsed(text, refuse)
+    except ValueError as error:
         raise fail(path, "metadata", "JSON", str(error), todo) from None
     found = metadata.get("kind") if isinstance(metadata, dict) else type(metadata).__name__
     if not isinstance(metadata, dict) or found not in kinds:

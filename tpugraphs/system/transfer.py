@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import atomic_write
+from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:  # importing it takes as long as importing the graphs: only those who download shall wait
@@ -214,8 +215,8 @@ def fetch(
 
 def _known(state: Path, url: str) -> Remote | None:
     """Read what the server said when the part was begun; None if it cannot be continued."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        known = Remote(**json.loads(state.read_text(encoding="utf-8")))
+    with suppress(OSError, ValueError, TypeError):
+        known = Remote(**parsed(read_whole(state)))
         sound = known.length is None or (type(known.length) is int and known.length >= 0)
         if known.url == url and sound and _VALIDATOR.fullmatch(known.validator or ""):
             return known

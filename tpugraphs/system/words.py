@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "plural"]
+import json
+from typing import Any
+
+__all__ = ["counted", "json_text", "plural"]
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -22,3 +25,11 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun, ``1 graph`` or ``1,234 graphs``; arguments: see `plural`."""
     return f"{count:,} {plural(count, one, many)}"
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that people can read, without what a terminal would obey or UTF-8 lacks."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

@@ -7,6 +7,8 @@ dimensions.
 >>> scores = torch.zeros(3, requires_grad=True)  # doctest: +SKIP
 >>> tg.torch.list_mle(scores, torch.tensor([30, 10, 20])).backward()  # doctest: +SKIP
 
+A loss of your own, written in PyTorch, trains a ranker of the package: see `as_loss`.
+
 What is copied
     Float32 tensors of the CPU that are C-contiguous are read in place, and so are whole numbers; results are
     tensors over the memory that the kernel wrote. A float tensor of another dtype, or one that is not
@@ -25,8 +27,14 @@ Threads
     Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads. Where PyTorch uses the same OpenMP
     library, both share one pool of threads, and ``torch.set_num_threads`` limits ours.
 
-Edges are (E, 2), as everywhere in tpugraphs: pass ``data.edge_index.T`` of a graph of PyTorch Geometric.
-Tensors on another device and sparse ones are refused (`ConfigError`); wrong shapes are a `ShapeError`.
+Edges
+    ``edge_index`` is always (2, E) here, as in PyTorch Geometric, in `from_pyg` too: sources and targets.
+    In `tpugraphs.kernels` and in graphs it is (E, 2), which is refused here, unless E is 2 and nobody can
+    tell.
+
+Tensors whose memory the CPU cannot read are refused (`ConfigError`): those of another device, sparse, nested,
+quantised and fake ones, those within ``torch.vmap``, and those whose storage was freed. Wrong shapes are a
+`ShapeError`.
 """
 
 try:
@@ -37,9 +45,10 @@ except ImportError as error:
     ) from None
 
 from tpugraphs.torch.bridge import LOSSES, OPS, faces
+from tpugraphs.torch.own_loss import as_loss
 from tpugraphs.torch.pyg import from_pyg, to_pyg
 
-__all__ = ["LOSSES", "OPS", "from_pyg", "to_pyg"]
+__all__ = ["LOSSES", "OPS", "as_loss", "from_pyg", "to_pyg"]
 _FACES = faces()
 globals().update(_FACES)
 __all__ += _FACES

@@ -10,12 +10,14 @@ from tpugraphs.kernels.faces import Precision
 from tpugraphs.kernels.ops import Activation, Direction
 from tpugraphs.torch.bridge import LOSSES as LOSSES
 from tpugraphs.torch.bridge import OPS as OPS
+from tpugraphs.torch.own_loss import as_loss as as_loss
 from tpugraphs.torch.pyg import from_pyg as from_pyg
 from tpugraphs.torch.pyg import to_pyg as to_pyg
 
 __all__ = [
     "LOSSES",
     "OPS",
+    "as_loss",
     "from_pyg",
     "to_pyg",
     "channel_attention",
@@ -46,6 +48,7 @@ __all__ = [
     "linear_attention",
     "attention",
     "linformer",
+    "cell_columns",
     "dimension_tokens",
     "encoder_layer",
     "pool_tokens",
@@ -162,6 +165,7 @@ def config_columns(
     of: Literal["nodes", "config_nodes"] = ...,
     form: Literal["digits", "positions"] = ...,
     scale: float = ...,
+    shift: float = ...,
     num_nodes: int | None = ...,
     digit_rows: int = ...,
     precision: Precision = ...,
@@ -170,7 +174,7 @@ def layout_columns(
     layout_digits: Tensor,
     *,
     copies: int = ...,
-    form: Literal["digits", "positions"] = ...,
+    form: Literal["digits", "positions", "wrapped"] = ...,
     scale: float = ...,
     num_nodes: int | None = ...,
     precision: Precision = ...,
@@ -304,16 +308,23 @@ def linformer(
     bins: int = ...,
     precision: Precision = ...,
 ) -> Tensor: ...
-def dimension_tokens(
+def cell_columns(
     digits: Tensor,
     config_nodes: Tensor,
     node_feat: Tensor,
-    position: Tensor | None = ...,
-    bias: Tensor | None = ...,
-    weight: Tensor | None = ...,
-    slope: Tensor | None = ...,
     *,
     x: Tensor | None = ...,
+    tokens: int = ...,
+    num_nodes: int | None = ...,
+    digit_rows: int = ...,
+    precision: Precision = ...,
+) -> Tensor: ...
+def dimension_tokens(
+    x: Tensor,
+    weight: Tensor | None = ...,
+    bias: Tensor | None = ...,
+    slope: Tensor | None = ...,
+    *,
     tokens: int = ...,
     cols: int = ...,
     act: Literal["none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"] = ...,
@@ -321,8 +332,8 @@ def dimension_tokens(
     column: int = ...,
     groups: int = ...,
     step: int = ...,
-    num_nodes: int | None = ...,
-    digit_rows: int = ...,
+    number: bool = ...,
+    init: Literal["default", "xavier", "lecun", "glorot"] = ...,
     precision: Precision = ...,
 ) -> Tensor: ...
 def encoder_layer(
@@ -348,6 +359,7 @@ def encoder_layer(
     per_column: bool = ...,
     norm: Literal["post", "pre"] = ...,
     dropout: float = ...,
+    init: Literal["default", "xavier", "lecun", "glorot"] = ...,
     training: bool = ...,
     key: int = ...,
     precision: Precision = ...,
@@ -406,6 +418,7 @@ def drop_edge(
     *,
     p: float = ...,
     kept: Literal["rescaled", "one"] = ...,
+    chance: Literal["fixed", "drawn"] = ...,
     num_nodes: int | None = ...,
     training: bool = ...,
     key: int = ...,
@@ -416,7 +429,7 @@ def edge_mean(
     edge_index: Tensor,
     *,
     weight: Tensor | None = ...,
-    kind: Literal["mean", "sum"] = ...,
+    kind: Literal["mean", "sum", "share"] = ...,
     eps: float = ...,
     direction: Literal["forward", "reverse", "both"] = ...,
     stats: bool = ...,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, ShapeError
 from tpugraphs.kernels.faces import GRAPH_ARRAYS, binder
 
 __all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
@@ -47,18 +47,64 @@ def as_array(name: str, tensor: Any, dtypes: tuple[Any, ...] = SINGLE) -> Array:
     Raises
     ------
     ConfigError
-        A tensor on another device than the CPU, or a sparse one.
+        A tensor that has no plain memory of the CPU: of another device, sparse, nested or quantised, one of a
+        transform or a fake one, or one whose storage was freed.
     """
-    if tensor.device.type != "cpu":
-        text = f"{name}: expected a tensor on the CPU, where the kernels run, found one on {tensor.device}"
-        raise ConfigError(f"{text}; pass {name}.cpu()")
-    if tensor.layout != torch.strided:
-        text = f"{name}: expected a dense tensor, found {tensor.layout}"
-        raise ConfigError(f"{text}; pass {name}.to_dense()")
+    if found := _unreadable(name, tensor):
+        raise ConfigError(f"{name}: expected {found}")
     if tensor.is_floating_point() and tensor.dtype not in dtypes:
         tensor = tensor.to(dtypes[0])
-    array: Array = tensor.numpy(force=True)  # without gradients; it shares memory where it can
+    try:
+        array: Array = tensor.numpy(force=True)  # without gradients; it shares memory where it can
+    except TypeError:
+        text = f"{name}: expected numbers that NumPy has, found {tensor.dtype}"
+        raise ConfigError(f"{text}; convert it with {name}.to()") from None
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _unreadable(name: str, tensor: Any) -> str:
+    """Return what is expected of a tensor, found, and to do, if its memory cannot be read; else nothing."""
+    if tensor.device.type != "cpu":
+        return f"a tensor on the CPU, where the kernels run, found one on {tensor.device}; pass {name}.cpu()"
+    if tensor.is_nested:
+        return f"a dense tensor, found a nested one; pass {name}.to_padded_tensor(0.0), or its parts in turn"
+    if tensor.layout != torch.strided:
+        dense = "its edges as (2, E)" if name == "edge_index" else f"{name}.to_dense()"
+        return f"a dense tensor, found {tensor.layout}; pass {dense}"
+    if tensor.is_quantized:
+        return f"plain numbers, found a quantised tensor; pass {name}.dequantize()"
+    plain = getattr(tensor, "as_tensor", lambda: tensor)()  # an EdgeIndex of PyG keeps its numbers in another
+    try:
+        storage = plain.untyped_storage()
+        real = storage.device.type == "cpu" and (plain._is_zerotensor() or storage.data_ptr() >= 0)
+        room = storage.nbytes()
+    except (RuntimeError, ValueError):  # no data pointer: torch.vmap, wrappers, lazy modules
+        real = False
+    if not real:
+        text = f"a tensor with memory of its own, found a {type(tensor).__name__} without: a fake one, one of"
+        return f"{text} torch.vmap, or a wrapper; pass what is inside of it"
+    last = sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
+    wanted = (plain.storage_offset() + last + 1) * plain.element_size() if plain.numel() else 0
+    if room < wanted:
+        text = f"{wanted} bytes of memory for its shape {tuple(plain.shape)}, found {room}"
+        return f"{text}: its storage was freed or shrunk; pass a tensor whose storage is whole"
+    return ""
+
+
+def by_edge(edges: Any) -> Array:
+    """Return the (E, 2) edges of the kernels, C-contiguous, for the (2, E) of PyTorch Geometric.
+
+    Raises
+    ------
+    ShapeError
+        Not two rows; (E, 2) is not guessed at, as both are the same shape when E is 2.
+    """
+    shape = getattr(edges, "shape", type(edges).__name__)
+    if len(shape) != 2 or shape[0] != 2:
+        does = "transpose it: edge_index.T" if shape[1:] == (2,) else "pass sources and targets as two rows"
+        text = f"edge_index: expected int64 of shape (2, E), as in PyTorch Geometric, found {shape}"
+        raise ShapeError(f"{text}; {does}")
+    return np.ascontiguousarray(edges.T)
 
 
 def _refuse_gradient(function: str, name: str, tensor: Any) -> None:
@@ -96,6 +142,7 @@ def _arrays(
     given: dict[str, Any] = {}
     for (name, place), tensor in zip(slots, tensors, strict=True):
         array = as_array(name, tensor, dtypes.get(name, SINGLE))
+        array = by_edge(array) if name == "edge_index" else array
         if place is None:
             given[name] = array
         else:
@@ -103,7 +150,20 @@ def _arrays(
     return given
 
 
-class _Once(torch.autograd.Function):  # type: ignore[misc]
+class _Function(torch.autograd.Function):  # type: ignore[misc]
+    """What the functions below have in common: no transforms but first derivatives."""
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+        text = "tg.torch: expected plain tensors, found those of torch.vmap"
+        raise ConfigError(f"{text}; call it outside, or in a loop")
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise ConfigError("tg.torch: expected reverse mode, found forward mode; differentiate with backward")
+
+
+class _Once(_Function):
     """Gradients that `function` makes of tensors: to differentiate them again is refused, not wrong."""
 
     @staticmethod
@@ -140,7 +200,7 @@ class _Pair:
     backward: Callable[..., Mapping[str, Any]]
 
 
-class _Op(torch.autograd.Function):  # type: ignore[misc]
+class _Op(_Function):
     """One call of an op: `plain` are the arguments that are not tensors, `slots` say which ones these are."""
 
     @staticmethod
@@ -184,6 +244,8 @@ def op_function(
 
     def face(*args: Any, **kwargs: Any) -> Any:
         plain, slots, tensors = _sorted(bind(args, kwargs))
+        if "edge_index" in plain:
+            plain["edge_index"] = by_edge(plain["edge_index"])
         for (key, _), tensor in zip(slots, tensors, strict=True):
             if key in GRAPH_ARRAYS:
                 _refuse_gradient(name, key, tensor)
@@ -195,7 +257,7 @@ def op_function(
 # ---- losses ----
 
 
-class _Loss(torch.autograd.Function):  # type: ignore[misc]
+class _Loss(_Function):
     """One call of a loss, which gives value and gradient together; the first tensor are the scores."""
 
     @staticmethod
@@ -263,6 +325,7 @@ def _named(face: Any, of: Callable[..., Any], signature: inspect.Signature) -> C
     face.__name__ = face.__qualname__ = of.__name__
     face.__module__ = "tpugraphs.torch"
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
+    doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
     face.__doc__ = doc + ("" if "Raises\n" in doc else _RAISES) + _NOTE
     face.__signature__ = signature
     return face  # type: ignore[no-any-return]

@@ -62,8 +62,8 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
         unit, ``num_configs`` C; where the graph has them ``node_opcode`` (N,) int64, ``graph_feat`` (1, G)
         float32, ``config_feat`` (C, T) float32, ``config_node_index`` (K,) int64 with ``digits`` (K, C, D)
         int8 from -1 on, ``valid`` (C,) bool, ``repeats`` (C, R) float64, ``node_splits`` (S,) int64 and
-        ``config_runtime_normalizers`` (C,) int64; ``name``, ``collection``, ``kind`` and ``schema``, which
-        are text.
+        ``config_runtime_normalizers`` (C,) int64; ``name``, ``collection`` and ``kind``, which are
+        text; ``schema`` (B,) uint8, the bytes of JSON.
 
     Raises
     ------
@@ -107,8 +107,14 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
             array = array.reshape(-1)
         tensors[_NAMES.get(field, field)] = torch.from_numpy(array)
     texts = {text: value for text in _TEXTS if (value := getattr(graph, text)) is not None}
-    schema = write_schema(graph.schema, graph.about).tobytes().decode()
+    schema = torch.from_numpy(_padded(write_schema(graph.schema, graph.about), graph))
     return data_class(**tensors, **texts, num_configs=graph.num_configs, kind=graph.kind, schema=schema)
+
+
+def _padded(text: NDArray[np.uint8], graph: Graph) -> NDArray[np.uint8]:
+    """Return the text with spaces behind, so that no method of PyG takes it for rows of nodes or edges."""
+    spaces = next(n for n in range(3) if len(text) + n not in (graph.num_nodes, graph.num_edges))
+    return np.append(text, np.full(spaces, ord(" "), np.uint8))
 
 
 def _array(name: str, value: Any) -> Any:
@@ -120,7 +126,8 @@ def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     dimensions = {"edge_index": 2, "node_config_feat": 3}.get(field)
     if dimensions is not None and (array.ndim != dimensions or (dimensions == 2 and len(array) != 2)):
         expected = "shape (2, E)" if dimensions == 2 else "shape (K, C, D)"
-        raise DataError.of(name, expected, f"shape {array.shape}", "bring it into PyG's order first")
+        does = "transpose it: edge_index.T" if array.shape[1:] == (2,) else "bring it into PyG's order first"
+        raise DataError.of(name, expected, f"shape {array.shape}", does)
     if field == "edge_index":
         return array.T
     if field == "node_config_feat":
@@ -139,8 +146,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         The fields that :func:`to_pyg` makes are read, as far as it has them; others are ignored. Without
         ``kind`` the result is a :class:`Graph` of any schema.
     **fields
-        Arguments of the graph's class, tensors or arrays in its own shapes, in place of what `data` has:
-        ``from_pyg(data, runtime=data.y)``.
+        Arguments of the graph's class, tensors or arrays, in place of what `data` has: ``from_pyg(data,
+        runtime=data.y)``. ``edge_index`` is (2, E) here too, all others have the shapes of the class.
 
     Returns
     -------
@@ -172,10 +179,14 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
             given[field] = _ours(field, name, np.asarray(_array(name, data[name])))
     if kind == Graph.kind and "schema" in data:
         text = data["schema"]
-        if not isinstance(text, str):
-            raise DataError.of("schema", "text that to_pyg wrote", f"{type(text).__name__}", "leave it out")
-        given["schema"], given["about"] = read_schema(np.frombuffer(text.encode(), np.uint8))
+        if isinstance(text, str):  # as earlier versions wrote it
+            text = torch.tensor(list(text.encode()), dtype=torch.uint8)
+        if not isinstance(text, torch.Tensor):
+            raise DataError.of("schema", "what to_pyg wrote", f"{type(text).__name__}", "leave it out")
+        given["schema"], given["about"] = read_schema(np.asarray(_array("schema", text)))
     given |= {name: _array(name, value) for name, value in fields.items()}
+    if "edge_index" in fields:
+        given["edge_index"] = _ours("edge_index", "edge_index", np.asarray(given["edge_index"]))
     for field, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if parameter.default is parameter.empty and field not in given:
             name = _NAMES.get(field, field)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.network.network import Network
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["adapt"]
 
@@ -20,8 +21,7 @@ def adapt(
     network: Network, step: Callable[[], Any], steps: int, anchor: float, only: Sequence[str] | None
 ) -> None:
     """Train a network further, as :meth:`tpugraphs.Ranker.adapt` describes; `step` takes one step."""
-    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise ConfigError(f"steps: expected a whole number of at least 1, got {steps!r}")
+    check_whole("steps", steps, 1)
     if isinstance(anchor, bool) or not isinstance(anchor, (int, float, np.number)) or not 0 <= anchor <= 1:
         raise ConfigError(f"anchor: expected a number in 0..1, got {anchor!r}")
     kept = 1 - _way_back(network, float(anchor), only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.system import markup, tables
+from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
 from tpugraphs.training import picture
 
@@ -319,6 +321,25 @@ class RunningFit:
         """
         for callback in self.callbacks:
             getattr(callback, event)(self, *args)
+        self._log(event, *args)
+
+    def _log(self, event: str, *args: Any) -> None:
+        """Tell the log what callbacks are told."""
+        if not log.isEnabledFor(logging.DEBUG if event == "on_step" else logging.INFO):
+            return
+        who = f"fit of {getattr(self.ranker, 'recipe', '?')}, seed {getattr(self.ranker, 'seed', '?')}"
+        h = self.history
+        loss = f"loss {h.loss[-1]:.6g}" if h.loss else "no loss yet"
+        if event == "on_fit_begin":
+            log.info("%s: begins at step %d of %d", who, self.step, self.total)
+        elif event == "on_step":
+            log.debug("%s: step %d of %d, %s", who, self.step, self.total, loss)
+        elif event == "on_evaluate":
+            log.info("%s: step %d of %d, %s, %s %.6g", who, self.step, self.total, loss, h.metric, *args)
+        elif event == "on_fit_end":
+            best = "" if h.best_metric is None else f", best {h.metric} {h.best_metric:.6g}"
+            why = "interrupted" if h.interrupted else h.stopped or "done"
+            log.info("%s: %s after step %d of %d, %s%s", who, why, self.step, self.total, loss, best)
 
 
 class EarlyStopping(Callback):

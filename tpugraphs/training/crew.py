@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
 
 import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.errors import Error
 from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import wanted
+from tpugraphs.system.progress import Progress
 from tpugraphs.training.fit import Fit
 
 __all__ = ["Crew"]
@@ -39,13 +38,9 @@ class Crew:
 
     def run(self, verbose: bool | None) -> None:
         """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
-        from tqdm.auto import tqdm
-
-        bar = tqdm(
-            total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True,
-            disable=not wanted(verbose),
-            desc=f"{len(self.fits)} x {', '.join(dict.fromkeys(fit.ranker.recipe for fit in self.fits))}",
-        )  # fmt: skip
+        recipes = ", ".join(dict.fromkeys(fit.ranker.recipe for fit in self.fits))
+        total = sum(fit.total for fit in self.fits)
+        bar = Progress(total, f"{len(self.fits)} x {recipes}", "step", verbose)
         with bar, Interrupts() as interrupts, ThreadPoolExecutor(self.live) as pool:
             for fit in self.fits:
                 fit.begin(interrupts)
@@ -66,12 +61,11 @@ class Crew:
         for job in jobs:
             job.result()
 
-    def _show(self, bar: Any) -> None:
+    def _show(self, bar: Progress) -> None:
         best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
         metrics = {fit.ranker.metric for fit in self.fits}
-        if best and len(metrics) == 1:
-            bar.set_postfix({metrics.pop(): f"{np.mean(best):.4f}"}, refresh=False)
-        bar.update(sum(fit.step for fit in self.fits) - bar.n)
+        values = {metrics.pop(): float(np.mean(best))} if best and len(metrics) == 1 else {}
+        bar.show(sum(fit.step for fit in self.fits), values)
 
     def _take(self, number: int) -> tuple[Fit, int] | None:
         """Fit and number of threads of the next step; None if there is nothing more to do for a worker."""

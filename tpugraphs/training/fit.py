@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
@@ -39,7 +39,16 @@ from tpugraphs.system.words import counted
 from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.sampling import (
+    EvenVisits,
+    OversampledVisits,
+    Visits,
+    WeightedVisits,
+    any_rows,
+    close_rows,
+    fast_rows,
+    happens,
+)
 from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
 from tpugraphs.training.tuning import Tuning
@@ -132,6 +141,8 @@ class Fit(RunningFit):
         if how.learning_rate is not None:
             self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
+        network.learnt_from = frozenset(data.known)
+        network.follow()
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params
@@ -141,7 +152,8 @@ class Fit(RunningFit):
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
-        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
+        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
+        self.evaluate_every = self.fields.evaluate_every or -(-self.visits.epoch // each)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.owner, history, how.callbacks)
         self.visit, self.finished = 0, False
@@ -156,9 +168,13 @@ class Fit(RunningFit):
 
     def _visits(self) -> Visits:
         # where no graph has anything to learn from, the first visit says why
-        if self.fields.graph_sampling == "sqrt-configs" and any(self.data.counts):
-            return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
-        return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
+        how, counts, key = self.fields.graph_sampling, np.array(self.data.counts), (self.seed, Stream.ORDER)
+        if how == "sqrt-configs" and any(counts):
+            each = self.fields.slates * self.fields.accumulate
+            return OversampledVisits(counts, self.fields.configs, each, key)
+        if how == "slates" and any(counts):
+            return WeightedVisits(np.maximum(counts // self.fields.configs, counts > 0), key)
+        return EvenVisits(len(self.data.graphs), key)
 
     def _began_with(self, how: FitOptions) -> dict[str, str]:
         """Digests of the weights that were given and of the function that makes further features."""
@@ -198,6 +214,11 @@ class Fit(RunningFit):
         -------
         History
             What happened.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before the end of the first step.
         """
         name = self.network.recipe.name
         with Interrupts() as interrupts:
@@ -209,8 +230,8 @@ class Fit(RunningFit):
                             bar.show(self.step, self._shown())
                 except KeyboardInterrupt:
                     interrupts.pressed = True
-                    if self.step == 0:
-                        raise
+            if interrupts.pressed and self.step == 0:
+                raise KeyboardInterrupt
             self.end(interrupts.pressed)
         if self.history.interrupted:
             self._warn()
@@ -270,6 +291,7 @@ class Fit(RunningFit):
         self._restore_best()
         self._warn_of_divergence()
         self.tell("on_fit_end")
+        self.data.warn(stacklevel=5)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -294,9 +316,13 @@ class Fit(RunningFit):
         count, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
             return close_rows(prepared.by_runtime, count, (*key, 1))
+        if self.fields.config_sampling == "replacement":
+            return any_rows(prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS, self.visit))
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
             return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
+        if isinstance(self.visits, OversampledVisits):
+            return self.visits.rows(index, before, prepared.num_configs)
         return kernels.sample_epoch(prepared.num_configs, count, (self.seed, Stream.ROWS, index), before)
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
@@ -375,7 +401,7 @@ class Fit(RunningFit):
             self.history.step_seconds += time.monotonic() - began
 
     def _evaluate_if_due(self, interrupts: Interrupts) -> None:
-        due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
+        due = self.step % self.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
         with self.average.in_use(self.model.params):
@@ -427,7 +453,8 @@ class Fit(RunningFit):
         some = min(_SOME, len(loss) // 2)
         if some == 0:
             return
-        first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
+        with np.errstate(over="ignore"):  # a checkpoint may say anything
+            first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
         if 0 < first < last / _FAR:
             warnings.warn(
                 f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
@@ -554,9 +581,10 @@ class Fit(RunningFit):
         if before in ([], [here]):
             return
         same = len(before) == 1 and before[0] in _core.isa_levels()
+        theirs = printable(" and ".join(before))
         warnings.warn(
-            f"the steps of this checkpoint were taken with the instruction set {' and '.join(before)}, here "
-            f"{here} is in use: the fit continues, but not with the bits of one that was never stopped"
+            f"the steps of this checkpoint were taken with the instruction set {theirs}, here {here} is in "
+            "use: the fit continues, but not with the bits of one that was never stopped"
             + (f"; TPUGRAPHS_ISA={before[0]} keeps them" if same else ""),
             stacklevel=7,
         )

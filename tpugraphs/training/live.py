@@ -11,6 +11,7 @@ import numpy as np
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
+from tpugraphs.system.progress import notice
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 
@@ -155,9 +156,7 @@ class LiveCurve(Callback):
             self._handle.update(picture)
 
     def _say(self, text: str) -> None:
-        from tqdm import tqdm
-
-        tqdm.write(f"{self.name}: {text}" if self.name else text, file=self.file or sys.stderr)
+        notice(f"{self.name}: {text}" if self.name else text, True, self.file)
 
 
 class _Picture:

@@ -60,6 +60,7 @@ class Optimizer:
         }
         self._values, self._times = f.target if network.reads_values else None, network.reads_times
         self._kind, self._most = f.lists, int(f.part)
+        self._across = f.lists == "batch" or any(term.get("over") == "batch" for term in network.loss)
         tuning = Tuning() if tuning is None else tuning
         layout = network.model.layout
         self._frozen = tuning.frozen(layout)
@@ -99,7 +100,9 @@ class Optimizer:
             prepared.slate(rows, segment) for (prepared, rows), segment in zip(chosen, segments, strict=True)
         ]
         targets: dict[str, Sequence[NDArray[Any]]] = {}
-        targets["order"] = [prepared.runtimes[rows] for prepared, rows in chosen]
+        targets["order"] = [
+            (prepared.across if self._across else prepared.runtimes)[rows] for prepared, rows in chosen
+        ]
         if self._values is not None:
             targets["value"] = [prepared.values(self._values)[rows] for prepared, rows in chosen]
         if self._times:

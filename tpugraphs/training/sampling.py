@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 
-__all__ = ["EvenVisits", "Visits", "WeightedVisits", "close_rows", "fast_rows", "happens"]
+__all__ = [
+    "EvenVisits",
+    "OversampledVisits",
+    "Visits",
+    "WeightedVisits",
+    "any_rows",
+    "close_rows",
+    "fast_rows",
+    "happens",
+]
 
 Key = tuple[int, ...]
 _WINDOWS = 4  # windows of close runtimes are at most this many slates long
@@ -21,6 +30,7 @@ _RESOLUTION = 1 << 53
 class Visits(Protocol):
     """Order in which graphs are visited. In `period` visits even the rarest graph comes about once."""
 
+    epoch: int  # visits
     period: int
 
     def at(self, visit: int) -> tuple[int, int]:
@@ -31,7 +41,7 @@ class EvenVisits(Visits):
     """Every one of `count` graphs once per epoch, in an order that follows from `key`."""
 
     def __init__(self, count: int, key: Key) -> None:
-        self.count = self.period = count
+        self.count = self.epoch = self.period = count
         self.key = key
 
     def at(self, visit: int) -> tuple[int, int]:
@@ -55,7 +65,7 @@ class WeightedVisits(Visits):
 
     def __init__(self, weights: Iterable[float], key: Key) -> None:
         given = np.array(list(weights), np.float64)
-        self.count, self.key = given.size, key
+        self.count, self.epoch, self.key = given.size, given.size, key
         ends = np.cumsum(given) / given.sum() * given.size
         ends[np.flatnonzero(given)[-1] :] = given.size  # whatever was rounded
         self._ends = np.concatenate([[0.0], ends])
@@ -92,6 +102,49 @@ class WeightedVisits(Visits):
         return int(self._order[place]), int(self._times[place])
 
 
+class OversampledVisits(Visits):
+    """Graphs by the root of their number of configs, and which configs, as the fifth place trained.
+
+    Of a graph of c configs an epoch has ``floor(sqrt(c * c_max))`` draws: its configs, each about equally
+    often, in random order. They are cut into slates, the last of which is filled from the first. The slates
+    of all graphs come in random order; those that would not fill the last step of an epoch are left out.
+
+    Parameters
+    ----------
+    counts : (n,) ints
+        Configs of each graph, at least one of them positive.
+    configs : int
+        Draws of a slate.
+    each : int
+        Slates of a step.
+    key : ints
+        Of the random stream.
+    """
+
+    def __init__(self, counts: Iterable[int], configs: int, each: int, key: Key) -> None:
+        given = np.array(list(counts), np.int64)
+        self.draws = np.sqrt(given * float(given.max())).astype(np.int64)
+        self.slates = -(-self.draws // configs)
+        self.configs, self.key = configs, key
+        self._ends = np.cumsum(self.slates)
+        self.count = int(self._ends[-1])
+        self.epoch = self.period = self.count // each * each or self.count
+
+    def at(self, visit: int) -> tuple[int, int]:
+        """Graph of a visit, and which of all its slates."""
+        epoch, place = divmod(visit, self.epoch)
+        slate = int(kernels.sample_epoch(self.count, 1, (*self.key, 0), epoch * self.count + place)[0])
+        index = int(np.searchsorted(self._ends, slate, side="right"))
+        return index, int(epoch * self.slates[index] + slate - (self._ends[index] - self.slates[index]))
+
+    def rows(self, index: int, slate: int, count: int) -> NDArray[np.int64]:
+        """Configs of a slate, of `count` that the graph has; some may come twice."""
+        draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
+        places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
+        chosen = [kernels.sample_epoch(draws, 1, (*self.key, 1, index), int(place)) for place in places]
+        return np.concatenate(chosen) % count
+
+
 def _below(bound: int, key: Key) -> int:
     return int(kernels.sample_without_replacement(bound, 1, key)[0])
 
@@ -125,6 +178,23 @@ def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
     window = min(order.size, k * (1 + _below(_WINDOWS, (*key, 0))))
     start = _below(order.size - window + 1, (*key, 1))
     return order[start + kernels.sample_without_replacement(window, k, (*key, 2))]
+
+
+def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
+    """Draw k of `count` configs, each for itself: the second place's slates may have one twice.
+
+    Parameters
+    ----------
+    count, k : int
+        At least 1.
+    key : ints
+
+    Returns
+    -------
+    (k,) int64
+    """
+    drawn = kernels.sample_without_replacement(_RESOLUTION, k, key) * (count / _RESOLUTION)
+    return np.minimum(drawn.astype(np.int64), count - 1)
 
 
 def fast_rows(order: NDArray[np.int64], k: int, temperature: float, key: Key) -> NDArray[np.int64]:

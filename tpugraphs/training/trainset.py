@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Protocol
 
@@ -18,9 +19,10 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.preprocess.checks import check_kind, check_measured
+from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
+from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
@@ -56,14 +58,30 @@ def no_graphs(valid: Any) -> bool:
 
 
 def check_graph(what: str, graph: Graph, kind: str) -> DataError | None:
-    """Return why a graph cannot be ranked, None if it can be. Raises ConfigError if it is not a graph."""
+    """Return why a graph cannot be ranked, None if it can be.
+
+    Raises ConfigError if it is not a graph, DataError if it is of another kind.
+    """
     if not isinstance(graph, Graph):
         raise ConfigError(f"{what}: expected graphs, found {type(graph).__name__}; {graph_hint(graph)}")
     try:
         check_kind(graph, kind)
     except DataError as error:
+        if not of_kind(graph, kind):
+            todo = "leave it out, or give each kind of graph its own ranker in tg.Routed"
+            raise DataError(f"{what}: {error}; {todo}", field=what, found=type(graph).__name__) from None
         return error
     return None
+
+
+def warn_of_skipped(skipped: Mapping[str, str], stacklevel: int) -> None:
+    """Warn of graphs that a fit left out, by name and reason, with how many there are and the first."""
+    if skipped:
+        left_out = f"{counted(len(skipped), 'graph')} left out of the fit"
+        more = "; history_.skipped lists all" if len(skipped) > 1 else ""
+        for why in skipped.values():
+            log.warning("left out of the fit: %s", why)
+        warnings.warn(f"{left_out}: {next(iter(skipped.values()))}{more}", stacklevel=stacklevel + 1)
 
 
 Weights = list[NDArray[np.float32] | None]
@@ -118,6 +136,14 @@ _HASHED: dict[str, tuple[str, ...]] = {
     "layout": (*_PROGRAM, "node_config_ids", "config_runtime", "valid"),
     "tile": (*_PROGRAM, *_TILE),
 }
+
+
+def known_as(graph: Graph) -> str:
+    """Return a digest that tells a measured graph from others: of its name, size and runtimes."""
+    told = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
+    h = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16)
+    h.update(np.ascontiguousarray(graph.config_runtime).data)
+    return h.hexdigest()
 
 
 def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
@@ -277,6 +303,8 @@ class TrainingSet:
     valid : list of (Prepared, rows)
     store : Store
     skipped : dict
+    known : set of str
+        What `known_as` calls the graphs that are learnt from.
     hashes : dict of str to str
         Digests of the graphs to train and to validate on.
     """
@@ -293,12 +321,16 @@ class TrainingSet:
         fitted: bool = False,
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
+        self.warned = False
+        self.known = set[str]()
         self.counts: list[int] = []
         held: GraphSequence = []
         self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
-            self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
+            given = self.graphs
+            self.graphs, held = hold_out(given, float(valid), seed, pipeline.kind, self.weights)
+            self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
         self.hashes = {"train": self._fit_pipeline(fitted)}
@@ -322,6 +354,7 @@ class TrainingSet:
                     hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
                 if why is None:
+                    self.known.add(known_as(graph))
                     self._weigh(i, graph, hashes)
                     yield graph
                     continue
@@ -350,6 +383,12 @@ class TrainingSet:
         self.counts[i] = int(np.count_nonzero(weights))
         if self.hashed:
             hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
+
+    def warn(self, stacklevel: int) -> None:
+        """Warn once of the graphs that were left out."""
+        if not self.warned:
+            self.warned = True
+            warn_of_skipped(self.skipped, stacklevel + 1)
 
     def _prepare_valid(self, graphs: GraphSequence, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""

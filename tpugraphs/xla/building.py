@@ -147,7 +147,8 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
         }
         for key, value in {**graph.about["machine"], **values}.items():
             told.setdefault(key, Counter())[str(value)] += 1
-    rows = [f"| {key} | {', '.join(sorted(counts))} |" for key, counts in told.items()]
+    plain = tables.plain_markdown
+    rows = [f"| {plain(key)} | {plain(', '.join(sorted(counts)))} |" for key, counts in told.items()]
     failed: Counter[str] = Counter()
     for graph in graphs:
         failed.update(graph.about["failed"])

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -24,9 +25,13 @@ from tpugraphs import metrics
 from tpugraphs.data.collections import load
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
-from tpugraphs.errors import ConfigError, Error
-from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.texts import parsed, read_whole
+from tpugraphs.system.words import counted
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import SPACES, Candidate, Space
@@ -130,7 +135,10 @@ def collect(
     Raises
     ------
     ConfigError
-        A parameter out of range, a function that cannot be traced or exported, or arguments without values.
+        A parameter out of range, a function that cannot be traced or exported, arguments without values, or
+        rounds next to `out` that another process is adding to, or that are of another measurement.
+    DataError
+        The rounds next to `out` are damaged; names the line.
     Error
         The default cannot be compiled and run, or there is nothing in it to lay out.
     OSError
@@ -144,15 +152,16 @@ def collect(
         When Ctrl-C has ended the measurement early.
     """
     _known_space(space)
-    _at_least("n_configs", n_configs, 2)
-    _at_least("rounds", rounds, _LEAST_ROUNDS)
-    _at_least("passes", passes, 1)
-    _at_least("seed", seed, 0)
+    check_whole("n_configs", n_configs, 2)
+    check_whole("rounds", rounds, _LEAST_ROUNDS)
+    check_whole("passes", passes, 1)
+    check_whole("seed", seed, 0)
     for field_, value in (("tolerance", tolerance), ("least", least), ("timeout", timeout)):
         _positive(field_, value)
     target = _target(out)
     program = Program(fn, args, name)
-    with Child(program.arguments, timeout) as child:
+    journal = _Journal(target)
+    with journal.held(), Child(program.arguments, timeout) as child:
         chosen = SPACES[space](program, child)
         if configs is None:
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
@@ -166,9 +175,10 @@ def collect(
         found = _finished(target, digest, rounds)
         if found is not None:
             return found
+        journal.read(digest)
         run = _Run(program.name, chosen, drawn, child, tolerance, least, passes, verbose)
-        journal = _Journal(target, digest)
         run.compile()
+        log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
             **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
@@ -176,9 +186,11 @@ def collect(
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
-    if target is not None and not early:
-        graph.save(target)
-        journal.remove()
+        log.info("collect %s: %d of %d configs ran, %d rounds", program.name, len(graph.ran),
+                 graph.num_configs, len(run.rounds))  # fmt: skip
+        if target is not None and not early:
+            graph.save(target)
+            journal.remove()
     if early:
         kept = f"; {journal.path} keeps them for the same call" if journal.path else ""
         warnings.warn(f"interrupted after {len(run.rounds)} of {rounds} rounds{kept}", stacklevel=2)
@@ -218,8 +230,8 @@ def candidates(
         XLA cannot compile it, or there is nothing in it to lay out.
     """
     _known_space(space)
-    _at_least("n_configs", n_configs, 2)
-    _at_least("seed", seed, 0)
+    check_whole("n_configs", n_configs, 2)
+    check_whole("seed", seed, 0)
     _positive("timeout", timeout)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
@@ -232,11 +244,6 @@ def candidates(
 def _known_space(space: str) -> None:
     if space not in SPACES:
         raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
-
-
-def _at_least(field: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ConfigError(f"{field}: expected a whole number, {least} or more, found {value!r}")
 
 
 def _positive(field: str, value: Any) -> None:
@@ -303,45 +310,108 @@ def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
 class _Journal:
     """Rounds that are done, a line each, in a file next to the result; nothing without a file.
 
-    The first line names the measurement and its programs, in the order of the numbers in the rest.
+    The first line names the measurement and its programs, in the order of the times in the rest. Every line
+    has the digest of its measurement, but for those of earlier versions, and rounds have their number.
     """
 
-    def __init__(self, target: Path | None, digest: str) -> None:
+    def __init__(self, target: Path | None) -> None:
         self.path = None if target is None else target.with_name(target.name + ".journal")
+        self._lines: list[bytes] = []  # of before, without one that was cut off while it was written
+        self._digest = ""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the file alone, from before it is read until the result is written."""
+        return nullcontext() if self.path is None else locked(str(self.path), "another measurement")
+
+    def read(self, digest: str) -> None:
+        """Read the file, of which every line must be of this measurement.
+
+        Raises
+        ------
+        ConfigError
+            It is of another measurement.
+        DataError
+            A line is damaged, of another measurement, or there twice.
+        """
         self._digest = digest
-
-    def read(self, programs: list[str]) -> list[list[float]]:
-        """Read the rounds of this measurement and these programs; of another one there are none."""
         if self.path is None or not self.path.exists():
-            return []
-        lines = []
-        for line in self.path.read_bytes().splitlines():
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                break  # cut off while it was written
-        if not lines or lines[0] != {"digest": self._digest, "programs": programs}:
-            return []
-        rounds = [line for line in lines[1:] if isinstance(line, list) and len(line) == len(programs)]
-        return [line for line in rounds if all(isinstance(seconds, float) for seconds in line)]
+            return
+        self._lines = read_whole(self.path).splitlines(keepends=True)
+        if self._lines and not self._lines[-1].endswith(b"\n"):
+            self._lines.pop()
+        if not self._lines:
+            return
+        head = _parsed(self._lines[0])
+        if not isinstance(head, dict) or not isinstance(head.get("programs"), list):
+            raise self._wrong(1, "expected the programs of a measurement")
+        if head.get("digest") != digest:
+            todo = "call with the same function and arguments, choose another out, or remove the file"
+            raise ConfigError(f"{self.path}: line 1: rounds of another measurement; {todo}")
+        for number in range(1, len(self._lines)):
+            self._seconds(number, len(head["programs"]))
 
-    def start(self, programs: list[str], rounds: list[list[float]]) -> None:
-        """Begin the file, with rounds of before."""
-        if self.path is not None:
-            lines = [{"digest": self._digest, "programs": programs}, *rounds]
-            with atomic_write(self.path) as file:
-                file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+    def _seconds(self, number: int, count: int) -> list[float]:
+        """Return the times of a round, checked."""
+        line = _parsed(self._lines[number])
+        if isinstance(line, list):
+            line = {"digest": self._digest, "round": number, "seconds": line}  # of earlier versions
+        if not isinstance(line, dict):
+            raise self._wrong(number + 1, "not a round of a measurement")
+        if line.get("digest") != self._digest:
+            raise self._wrong(number + 1, "of another measurement than line 1")
+        if line.get("round") != number:
+            raise self._wrong(number + 1, f"expected round {number}, found {line.get('round')!r:.40}")
+        seconds = line.get("seconds")
+        if not isinstance(seconds, list) or len(seconds) != count or not all(map(_is_time, seconds)):
+            raise self._wrong(number + 1, f"expected {counted(count, 'time')} in seconds")
+        return seconds
 
-    def add(self, seconds: list[float]) -> None:
-        """Add a round."""
+    def _wrong(self, line: int, what: str) -> DataError:
+        todo = "remove the file to measure again"
+        return DataError(f"line {line}: {what}; {todo}", file=str(self.path), field=f"line {line}")
+
+    def start(self, programs: list[str]) -> list[list[float]]:
+        """Make the file ready for more rounds and return those that are in it, if of these programs."""
+        if self.path is None:
+            return []
+        head = {"digest": self._digest, "programs": programs}
+        if self._lines and _parsed(self._lines[0]) != head:
+            warnings.warn(f"{self.path}: other programs than before: measured again", stacklevel=4)
+            self._lines = []
+        if self._lines:
+            os.truncate(self.path, sum(map(len, self._lines)))
+        else:
+            self.path.write_bytes(b"")
+            self._append(head)
+        return [self._seconds(number, len(programs)) for number in range(1, len(self._lines))]
+
+    def add(self, number: int, seconds: list[float]) -> None:
+        """Add a round; the first has number 1."""
         if self.path is not None:
-            with self.path.open("a") as file:
-                print(json.dumps(seconds), file=file)
+            self._append({"digest": self._digest, "round": number, "seconds": seconds})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        assert self.path is not None
+        with self.path.open("ab", buffering=0) as file:
+            file.write(json.dumps(line).encode() + b"\n")
 
     def remove(self) -> None:
         """Remove the file."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _parsed(line: bytes) -> Any:
+    """Return what a line of JSON says; None if it is damaged."""
+    try:
+        return parsed(line)
+    except ValueError:
+        return None
+
+
+def _is_time(seconds: Any) -> bool:
+    """Tell whether a number can be a measured time; NaN stands for a run that failed."""
+    return isinstance(seconds, float) and (0 < seconds < float("inf") or seconds != seconds)
 
 
 @dataclass
@@ -416,8 +486,7 @@ class _Run:
         """Time all programs in turn, `rounds` times; whether Ctrl-C has ended it early."""
         programs = list(dict.fromkeys(self.hashes.values()))
         first = {self.hashes[number]: number for number in sorted(self.hashes, reverse=True)}
-        self.rounds = journal.read(programs)[:rounds]
-        journal.start(programs, self.rounds)
+        self.rounds = journal.start(programs)[:rounds]
         for program, *seconds in zip(programs, *self.rounds, strict=True):
             if np.isnan(seconds).any():
                 self._broken[program] = "before this call continued"
@@ -433,7 +502,7 @@ class _Run:
                         fastest[place] = np.minimum(fastest[place], took)  # NaN stays
                         bar.update(1)
                     self.rounds.append(fastest.tolist())
-                    journal.add(self.rounds[-1])
+                    journal.add(len(self.rounds), self.rounds[-1])
             except KeyboardInterrupt:
                 if len(self.rounds) < _LEAST_ROUNDS:
                     raise

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.layertime.table import MOST_BYTES
+from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import absolute
-from tpugraphs.system.words import counted
+from tpugraphs.system.texts import MOST_BYTES, csv_columns, read_whole
 
 __all__ = ["Rows"]
 
@@ -50,9 +49,7 @@ class Rows:
             folder = str(self.path.parent)
             raise ConfigError(f"path: expected a folder that can be written, found {folder!r}; make it first")
         if self.path.exists():
-            if self.path.stat().st_size > MOST_BYTES:
-                raise DataError(f"{self.path}: more than {MOST_BYTES >> 30} GiB of text; choose another path")
-            self._read(self.path.read_bytes())
+            self._read(read_whole(self.path, MOST_BYTES))
 
     def _read(self, content: bytes) -> None:
         head = _line(self.names)
@@ -65,17 +62,12 @@ class Rows:
                 f"{','.join(self.names)}; found {found:.300}; choose another path"
             )
         self._whole = content.rindex(b"\n") + 1
-        try:
-            rows = list(csv.reader(io.StringIO(content[: self._whole].decode("utf-8"), newline="")))[1:]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{self.path}: not a CSV file in UTF-8, or damaged: {error}") from error
-        for i, row in enumerate(rows):
-            if len(row) != len(self.names):
-                raise DataError(
-                    f"{self.path}: row {i}: expected {counted(len(self.names), 'field')}, found "
-                    f"{len(row)}; the file is damaged"
-                )
-        self.rows = rows
+        if self._whole > len(head):
+            text = io.BytesIO(content[: self._whole])
+            text.name = str(self.path)
+            self.rows = [
+                list(row) for row in zip(*csv_columns(text, most=4 * MOST_BYTES).values(), strict=True)
+            ]
 
     def __len__(self) -> int:
         return len(self.rows)

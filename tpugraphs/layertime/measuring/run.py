@@ -33,7 +33,7 @@ FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "jax": Jax}
 """What layers can run in, by name."""
 
 _TIMES = tuple(field.name for field in dataclasses.fields(Times))
-_MOST_LAYERS, _MOST_REPEATS = 1 << 20, 1000
+_MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # a table of that many can be read again
 _LONGEST_MS = 20_000.0  # that a layer takes at least, by its work: longer ones are not tried
 _REASON = 100  # characters of an error that are shown
 _REASONS = 4  # that are shown

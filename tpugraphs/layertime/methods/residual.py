@@ -209,7 +209,7 @@ class Residual:
 
 
 class Trees(Residual):
-    """Boosted trees (LightGBM, the extra ``[lightgbm]``) in place of the networks.
+    """Boosted trees in place of the networks; only `fit` needs LightGBM (the extra ``[lightgbm]``).
 
     Parameters
     ----------

@@ -169,7 +169,7 @@ def network_time(
     models: Mapping[str, TimeModel],
     layers: Sequence[Layer],
     batch_size: int,
-    optimizer: str = "None",
+    optimizer: str | None = "None",
     device: str | Device | None = None,
     replicas: int = 1,
     *,
@@ -247,6 +247,7 @@ def network_time(
         raise ConfigError("device: expected the name of a device or a Device, got None")
     place = partial(_place, device, [one for model in models.values() for one in _known_to(model)])
     name = place(None).name
+    optimizer = "None" if optimizer is None else optimizer
     _check(batch_size, optimizer, replicas, factor, latency_ms, overlap, method, level)
     kept = _kept(layers, without)
     share = -(batch_size // -replicas)

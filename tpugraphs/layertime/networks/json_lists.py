@@ -6,7 +6,6 @@ The project: Justus, Brennan, Bonner and McGough, Predicting the Computational C
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -14,11 +13,11 @@ from typing import Any
 
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.networks.layer import Layer, LayerList, places_of, window
-from tpugraphs.system.files import file_name, name_of, opened
+from tpugraphs.system.files import file_name, name_of
+from tpugraphs.system.texts import parsed, read_whole
 
 __all__ = ["layers_of_json"]
 
-_MOST_BYTES = 1 << 26
 _CONVOLUTIONS = ("convolution",)
 _DENSE = ("fully_connected", "dense")
 _POOLING = {"max_pool": "max", "avg_pool": "average", "average_pool": "average"}
@@ -65,15 +64,11 @@ def layers_of_json(source: Any) -> LayerList:
 
 
 def _read(source: Any) -> Any:
-    path = name_of(source)
-    with opened(source) as file:
-        raw = file.read(_MOST_BYTES + 1)
-    if len(raw) > _MOST_BYTES:
-        raise DataError(f"{path}: more than {_MOST_BYTES >> 20} MiB of text, expected a list of layers")
+    raw = read_whole(source)
     try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not a JSON file, or damaged: {error}") from None
+        return parsed(raw)
+    except ValueError as error:
+        raise DataError(f"{name_of(source)}: not a JSON file, or damaged: {error}") from None
 
 
 def _numbered(layers: Mapping[Any, Any]) -> bool:

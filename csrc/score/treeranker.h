@@ -1,0 +1,22 @@
+/* The trees of a ranker file of the recipes "eighth-lightgbm" and "eleventh-lightgbm", and scores of configs. */
+#ifndef TG_TREERANKER_H
+#define TG_TREERANKER_H
+
+#include "base/jsontree.h"
+#include "io/safetensors.h"
+#include "score/ranker.h"
+#include "trees/layouttable.h"
+#include "trees/table.h"
+
+typedef struct tg_treeranker tg_treeranker;
+
+/* The trees that the metadata `root` hold, with the tensors of `file`. `*trees` is NULL after an error. */
+tg_status tg_treeranker_read(tg_treeranker **trees, const tg_json_value *root, const tg_safetensors *file,
+                             tg_error *err);
+void tg_treeranker_free(tg_treeranker *trees); /* NULL is fine */
+
+/* scores(n) of the n configs of a graph. Their sizes and arrays were looked at: each one that has a size is there. */
+tg_status tg_treeranker_scores(const tg_treeranker *trees, const tg_layout_graph *graph,
+                               const tg_config_rows *configs, int64_t n, float *scores, tg_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+"""The logger ``tpugraphs`` of the standard library: what happens, for programs that keep a log.
+
+Whatever `verbose` says, long work is told here: beginning, evaluations and end of fits, measurements and
+notices as INFO, the end of other work, such as predictions, as DEBUG. Nothing is shown until the program asks
+for it, for example with ``logging.basicConfig(level="INFO")``.
+"""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["log"]
+
+#: Where everything is told.
+log = logging.getLogger("tpugraphs")
+log.addHandler(logging.NullHandler())

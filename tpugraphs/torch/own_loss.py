@@ -1,0 +1,77 @@
+"""Losses of a user's own that are functions of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.recipes.functions import plain_name
+
+__all__ = ["as_loss"]
+
+Loss = Callable[[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]], tuple[float, NDArray[Any]]]
+
+
+def _value_and_gradient(
+    function: Callable[..., Any],
+    scores: NDArray[np.float32],
+    runtimes: NDArray[np.float64],
+    lists: NDArray[np.int64],
+) -> tuple[float, NDArray[Any]]:
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = torch.from_numpy(scores).requires_grad_()
+        value = function(leaf, torch.from_numpy(runtimes), torch.from_numpy(lists))
+        what = f"loss {plain_name(function)}: expected it to return a real torch.Tensor of one number"
+        if not isinstance(value, torch.Tensor):
+            raise ConfigError(f"{what}, got {type(value).__name__}; the gradient follows from it")
+        if value.numel() != 1 or not value.is_floating_point():
+            raise ConfigError(f"{what}, got {value.dtype} {tuple(value.shape)}; take its mean or sum")
+        found = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
+    if found is None:
+        text = f"{what} that depends on the scores, got one that does not"
+        raise ConfigError(
+            f"{text}; do not detach them; of lists with nothing to compare return 0 * scores.sum()"
+        )
+    return value.item(), found.numpy(force=True)
+
+
+def as_loss(function: Callable[..., Any]) -> Loss:
+    """Make a loss for recipes out of a function of tensors, whose gradient PyTorch finds (extra ``[torch]``).
+
+    >>> def squares(scores, runtimes, lists):
+    ...     return (scores - runtimes.log()).square().mean()
+    >>> tg.Ranker("graph-config", loss=tg.torch.as_loss(squares))  # doctest: +SKIP
+
+    Parameters
+    ----------
+    function : callable
+        ``function(scores, runtimes, lists)``: tensors (E,) float32, smaller is faster, (E,) float64 in
+        nanoseconds or the unit of the schema, of tile graphs normalised, and (B+1,) int64: list i is
+        ``scores[lists[i]:lists[i + 1]]``. It returns the loss, a float tensor of one number that depends on
+        the scores. It is differentiated once, whatever its dtype; float64 is rounded to float32 last.
+
+    Returns
+    -------
+    callable
+        What the field ``loss`` of a recipe and its terms take: ``loss(scores, runtimes, lists)`` of arrays
+        returns value and gradient. In files it has the name of `function`; it can be pickled if that can.
+
+    Raises
+    ------
+    ConfigError
+        `function` cannot be called; later, in training: it returned anything else.
+    """
+    if not callable(function):
+        raise ConfigError(f"as_loss: expected a function of tensors, got {type(function).__name__}")
+    name = plain_name(function)
+    if isinstance(function, torch.nn.Module):
+        function = function.forward  # its code and numbers stand in digests
+    loss: Any = functools.partial(_value_and_gradient, function)
+    loss.__qualname__, loss.__wrapped__ = name, function
+    return loss  # type: ignore[no-any-return]
