@@ -83,7 +83,11 @@ def of_scorer(name, scorer, unseen, folder):
     if hasattr(scorer, "save") and not path.exists():
         scorer.save(path)
     yield f"{name}: scores", digest(scores)
-    yield f"{name}: of the file", digest(tg.load_ranker(path).predict(unseen))
+    try:
+        again = digest(tg.load_ranker(path).predict(unseen))
+    except tg.Error as error:
+        again = f"refused: {error}"
+    yield f"{name}: of the file", again
 
 
 def of_layer_models(folder):

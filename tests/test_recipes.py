@@ -63,6 +63,23 @@ def test_the_full_presets_have_the_published_number_of_parameters(name, fields, 
     assert tg.Ranker(name, preset="full", **fields).num_parameters == parameters
 
 
+def test_the_full_presets_of_the_fifth_place_train_as_published():
+    same = {
+        "optimizer": "adamw", "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "clip": 1.0,
+        "schedule": "cosine", "drop_edge": 0.15, "dedup": "none", "graph_sampling": "sqrt-configs",
+        "config_sampling": "even", "close": 0.0, "accumulate": 1, "average": "none", "steps": None,
+    }  # fmt: skip
+    layout = {"learning_rate": 1e-4, "slates": 4, "configs": 8, "margin": 1.0, "epochs": 2}
+    tile = {"learning_rate": 1e-3, "slates": 128, "configs": 32, "margin": 0.1, "epochs": 16}
+    for name, own in (("fifth-layout", layout), ("fifth-dimension", layout), ("fifth-tile", tile)):
+        recipe = get_recipe(name)
+        values = plain(recipe.fields("full"))
+        assert {key: values[key] for key in same | own} == same | own
+        assert [(term["weight"], term.get("over")) for term in recipe.loss(recipe.fields("full"))] == [
+            (0.5, None), (0.5, "batch"),
+        ]  # fmt: skip
+
+
 def test_parameters_have_the_shapes_of_the_published_model():
     shapes = {
         name: array.shape for name, array in tg.Ranker("first-layout-cross", preset="full").parameters.items()

@@ -10,7 +10,7 @@ import numpy as np
 from ..passes import ours
 from ..sections.kernels import Case, Setting
 
-REQUIRED = 1.0
+REQUIRED = 1.5
 
 
 def cases(setting: Setting) -> Iterator[Case]:

@@ -37,11 +37,11 @@ static const int8_t *cell(const tg_exec *e, int64_t u, int32_t *node) {
     return tg_digits_at(s, k, c);
 }
 
-/* The first place from `from` on that lists dimension t, or -1. */
-static int place(const int8_t *layout, int T, int t, int from) {
-    for (int i = from; i < T; i++)
-        if (layout[i] == t) return i;
-    return -1;
+/* place(T): the first place that lists each dimension, or -1 */
+static void find_places(const int8_t *layout, int T, float *place) {
+    for (int t = 0; t < T; t++) place[t] = -1;
+    for (int i = T - 1; i >= 0; i--)
+        if (layout[i] >= 0 && layout[i] < T) place[layout[i]] = (float)i;
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
@@ -50,7 +50,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
         int32_t node;
         const int8_t *digits = cell(e, u, &node);
         if (F > 0) memcpy(y, e->x[0] + (int64_t)node * F, (size_t)F * sizeof *y);
-        for (int p = 0; p < D; p++) y[F + p] = (float)place(digits + p - p % T, T, p % T, 0);
+        for (int p = 0; p < D; p += T) find_places(digits + p, T, y + F + p);
     }
 }
 
@@ -60,24 +60,28 @@ static void begin_back(const tg_exec *e) {
         memset(e->ddigits, 0, entries * (size_t)e->slate->digit_rows * sizeof *e->ddigits);
 }
 
-/* Place i of a layout lists t, or does not: the difference, unless an earlier place lists t anyway. */
+/* to(T,V) of one layout: place i lists t, or does not. The difference, unless an earlier place lists t anyway. */
+static void digit_gradient(const int8_t *layout, int T, int V, const float *dy, float *to) {
+    float first[TG_MOST_TOKENS],
+        next[TG_MOST_TOKENS]; /* that list a dimension: of all places, of those behind i */
+    find_places(layout, T, first);
+    for (int t = 0; t < T; t++) next[t] = -1;
+    for (int i = T - 1; i >= 0; i--) {
+        const float at = (float)i;
+        for (int t = 0; t < T && t + 2 < V; t++)
+            if (first[t] < 0 || first[t] >= at) to[i * V + t + 2] += dy[t] * (at - next[t]);
+        if (layout[i] >= 0 && layout[i] < T) next[layout[i]] = at;
+    }
+}
+
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int T = ((const attrs *)e->attrs)->tokens, D = e->slate->digit_cols, F = e->out.cols - D,
               V = e->slate->digit_rows;
-    if (e->ddigits == NULL) return;
-    for (int64_t u = t->row; u < t->row + t->rows; u++, dy += e->out.cols) {
+    for (int64_t u = t->row; e->ddigits != NULL && u < t->row + t->rows; u++, dy += e->out.cols) {
         int32_t node;
         const int8_t *digits = cell(e, u, &node);
         float *to = e->ddigits + (digits - e->slate->digits) * V;
-        for (int p = 0; p < D; p++, to += V) {
-            const int i = p % T;
-            const int8_t *layout = digits + p - i;
-            for (int d = 0; d < T && d + 2 < V; d++) {
-                const int first = place(layout, T, d, 0);
-                if (first < 0 || first >= i)
-                    to[d + 2] += dy[F + p - i + d] * (float)(i - place(layout, T, d, i + 1));
-            }
-        }
+        for (int p = 0; p < D; p += T) digit_gradient(digits + p, T, V, dy + F + p, to + p * V);
     }
 }
 

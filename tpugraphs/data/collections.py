@@ -123,7 +123,7 @@ def load(
 
 
 def _other_kind(file: str) -> tuple[str, str] | None:
-    """Return what a file is that is no graph, and what to do with it; None if that is not known."""
+    """Return what a file is instead of a graph, and what to do with it; None if that is not known."""
     plain = file.removesuffix(".gz")
     with open(file, "rb") as opened:
         packed = opened.read(2) == _GZIP

@@ -492,7 +492,6 @@ class Pipeline:
             pipeline = cls(steps, like.kind, like.schema, like._make, like.extra)
         except (ConfigError, TypeError, ValueError) as error:
             raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
-        pipeline._must_give(path, like, todo)
         state = {
             name: tensorfile.take(path, tensors, name, empty.shape, empty.dtype)
             for name, empty in pipeline.tensors().items()
@@ -501,18 +500,7 @@ class Pipeline:
             pipeline.load(state)
         except DataError as error:
             raise CheckpointError(str(error), file=os.fspath(path), field=error.field) from None
-        pipeline._must_give(path, like, todo)
         return pipeline
-
-    def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
-        """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
-        mine, theirs = self._core.columns, like._core.columns
-        if not like.known or like._make is not None:
-            return  # they follow from the graphs
-        unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
-        if any(mine[name] != theirs[name] for name in mine if name not in unknown):
-            expected = f"steps that give columns {theirs}"
-            raise tensorfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
 
     def __getstate__(self) -> dict[str, Any]:
         tensors = self.tensors() if self._core.fitted else None

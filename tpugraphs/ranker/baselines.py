@@ -89,8 +89,8 @@ class RandomBaseline(ScorerBase):
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         seed = tensorfile.entry(path, metadata, "seed", int)
-        if seed < 0:
-            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80])
+        if not 0 <= seed < 2**63:
+            raise tensorfile.fail(path, "seed", "a number in 0..2^63-1", repr(seed)[:80])
         return cls(seed, _kind_in(path, metadata))
 
 

@@ -20,11 +20,12 @@ their normalised runtimes times the mean normalizer of their graph. An epoch dra
 configs of a graph. :meth:`tpugraphs.Ranker.from_torch` reads the published weights. Those of ``fifth-tile``
 and ``fifth-dimension`` have the same names and shapes: for tiles say ``recipe="fifth-tile"``.
 
-Compared with ``knshnb/kaggle-tpu-graph-5th-place`` (commit 3f2dfb8), run on the samples ``alexnet``,
-``unet3d_train`` and ``tile_00`` to ``tile_05``: as many parameters; features of nodes within 1e-6; with
-equal weights scores within 1.2e-6, losses and all gradients as close to those in float64 as its own in
-float32; learning rates, norms of gradients and losses of the first steps of a training. The published files
-have no configuration of the layout model with tokens: it has the sizes of the tile model's.
+Compared with ``knshnb/kaggle-tpu-graph-5th-place`` (commit 3f2dfb8): as many parameters; features of the
+nodes of 91 graphs (all samples and ``layout:xla:cpu``) within 1e-6; on ``alexnet``, ``unet3d_train`` and
+``tile_00`` to ``tile_05``, with equal weights, scores within 1.2e-6, losses and all gradients as close to
+those in float64 as its own in float32; losses, norms of gradients and learning rates of the first steps of
+a training. The published files have no configuration of the layout model with tokens: it has the sizes of
+the tile model's.
 
 What differs: a size below its least counts as the least, where the published logarithm is not a number.
 Beyond 10,000 nodes a graph has several virtual nodes, over runs of 10,000 nodes; the published code draws

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.errors import ConfigError, ShapeError
 from tpugraphs.kernels.faces import GRAPH_ARRAYS, binder
+from tpugraphs.system.words import counted
 
 __all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
 
@@ -86,7 +87,7 @@ def _unreadable(name: str, tensor: Any) -> str:
     last = sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
     wanted = (plain.storage_offset() + last + 1) * plain.element_size() if plain.numel() else 0
     if room < wanted:
-        text = f"{wanted} bytes of memory for its shape {tuple(plain.shape)}, found {room}"
+        text = f"{counted(wanted, 'byte')} of memory for its shape {tuple(plain.shape)}, found {room}"
         return f"{text}: its storage was freed or shrunk; pass a tensor whose storage is whole"
     return ""
 
