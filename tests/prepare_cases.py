@@ -145,7 +145,7 @@ BAD_STEPS = {
     "no list": (4, "a list of steps, found 4"),
     "no dict": ([4], "found 4"),
     "no name": ([{}], "found an object of 0"),
-    "unknown": ([{"step": "crop"}], "one of prune, .*self-loops, found 'crop'"),
+    "unknown": ([{"step": "crop"}], "found 'crop'"),
     "unknown attribute": (
         [{**PRUNE, "hop": 2}],
         "step 'prune': attributes: expected only method, hops, neighbours, found 'hop'",

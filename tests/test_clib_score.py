@@ -293,8 +293,11 @@ def test_a_file_cut_off_anywhere_is_refused(program, files):
         ({"fields": {"chunk": 0}}, "chunk: expected a whole number in 1..1048576, found 0"),
         ({"preprocessing": {}}, "preprocessing: expected a list of steps, found an object of 0"),
         ({"preprocessing": [{"step": "no\nsuch"}]}, "found 'no?such'"),
-        ({"preprocessing": [{"step": "prune", "method": 3}]}, "step 'prune', method: expected one of"),
-        ({"preprocessing": [{"step": "prune", "x": 3}]}, "step 'prune', "),
+        ({"preprocessing": [{"step": "prune", "method": 3}]}, "step 'prune': method: expected one of"),
+        (
+            {"preprocessing": [{"step": "prune", "x": 3}]},
+            "step 'prune': attributes: expected only method, hops, neighbours, found 'x'",
+        ),
         (
             {"preprocessing": [{"step": "log-columns", "columns": [1, 2.5]}]},
             "whole numbers in 0..65535, found 2.5",
@@ -304,7 +307,7 @@ def test_a_file_cut_off_anywhere_is_refused(program, files):
             "columns: expected a list of at most 65536",
         ),
         ({"steps": None}, "steps: expected a list of steps of a model, found none"),
-        ({"steps": [{"op": "linear"}]}, "as a step's 'name', found none"),
+        ({"steps": [{"op": "linear"}]}, "steps: name: expected text of at most 63 characters, found none"),
         ({"steps": []}, "no step makes 'scores'"),
         ({"extra": "depth"}, "extra: expected no features that a Python function makes, found 'depth'"),
         ({"schema": {"digits": [{"values": 99}]}}, "values: expected a whole number in 2..32, found 99"),

@@ -182,9 +182,9 @@ def node(out):
         ([node(3), node(4), step("gate", "x", "n3 n3 n4", "y")], "a has 3 columns, y has 4"),
         ([step("graph_norm", "x", "config_feat", "y")], "must have one row per node"),
         ([node(3), step("activation", "x", "n3 n3", "y")], "takes 1 input, got 2"),
-        ([node(3), step("activation", "x", "n3", "y", act="swish")], "must be one of none|relu"),
-        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "must be in 0"),
-        ([node(3), step("affine", "x", "n3", "y", learn="some")], "must be one of weight"),
+        ([node(3), step("activation", "x", "n3", "y", act="swish")], "act: expected one of none, relu"),
+        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "p: expected a number in 0"),
+        ([node(3), step("affine", "x", "n3", "y", learn="some")], "learn: expected one of weight+bias"),
     ],
 )
 def test_what_does_not_fit_is_refused(steps, words):

@@ -1,6 +1,5 @@
 #include "base/attr.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,13 +66,11 @@ static int in_range(const tg_attr *attr, const tg_json_value *value) {
     return value->kind == TG_JSON_NUMBER && x >= attr->low && x <= attr->high;
 }
 
-static int is_whole(const tg_json_value *value) { return value->number == floor(value->number); }
-
 /* The first entry that a list cannot have, the list itself if it is none, or NULL. */
 static const tg_json_value *wrong_entry(const tg_attr *attr, const tg_json_value *list) {
     if (list->kind != TG_JSON_ARRAY || list->count > TG_ATTR_ENTRIES) return list;
     for (const tg_json_value *v = list->first; v != NULL && attr->kind == TG_ATTR_NUMBERS; v = v->next)
-        if (!in_range(attr, v) || !is_whole(v)) return v;
+        if (!in_range(attr, v) || !v->is_whole) return v;
     return NULL;
 }
 
@@ -91,7 +88,7 @@ tg_status tg_attr_read(const tg_attr *attr, const tg_json_value *given, const ch
     *value = (tg_attr_value){.number = given->number};
     switch (attr->kind) {
     case TG_ATTR_REAL: fine = in_range(attr, given); break;
-    case TG_ATTR_INT: fine = in_range(attr, given) && is_whole(given); break;
+    case TG_ATTR_INT: fine = in_range(attr, given) && given->is_whole; break;
     case TG_ATTR_FLAG: fine = take_flag(given, &value->number); break;
     case TG_ATTR_CHOICE:
         value->number = given->kind == TG_JSON_STRING ? tg_attr_choice(attr->choices, given->text) : -1;
@@ -108,7 +105,7 @@ tg_status tg_attr_read(const tg_attr *attr, const tg_json_value *given, const ch
     return tg_attr_wrong(err, code, owner, attr->name, expected, found);
 }
 
-/* The first entry of the object that is no attribute, or NULL. */
+/* The first entry of the object under another name than those of the attributes, or NULL. */
 static const tg_json_value *unknown_entry(const tg_attr *attrs, int n, const tg_json_value *object,
                                           const char *skip) {
     for (const tg_json_value *v = object->first; v != NULL; v = v->next) {

@@ -65,7 +65,7 @@ static tg_status add_step(tg_model *model, const tg_json_value *step, tg_error *
 
 tg_status tg_model_add_steps(tg_model *model, const tg_json_value *list, tg_error *err) {
     if (list == NULL || list->kind != TG_JSON_ARRAY)
-        return wrong(err, "all of them", "a list of the steps of a model", list);
+        return tg_attr_wrong(err, TG_E_RECIPE, "", "steps", "a list of steps of a model", list);
     tg_status status = TG_OK;
     for (const tg_json_value *v = list->first; status == TG_OK && v != NULL; v = v->next)
         status = add_step(model, v, err);

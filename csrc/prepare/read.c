@@ -100,20 +100,14 @@ static tg_status take_attrs(const tg_prepare_step *step, const tg_json_value *de
     return status;
 }
 
-static tg_status unknown(const tg_json_value *described, const tg_json_value *name, tg_error *err) {
-    char known[400] = "{'step': name, ...} with the name one of ";
-    for (int i = 0; tg_steps[i] != NULL; i++) {
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", tg_steps[i]->name);
-    }
-    return tg_attr_wrong(err, TG_E_CONFIG, "preprocessing", "step", known, name == NULL ? described : name);
-}
-
 static tg_status add_step(tg_program *program, const tg_json_value *described, tg_error *err) {
     const tg_json_value *name = tg_json_find(described, "step");
     const tg_prepare_step *step =
         name != NULL && name->kind == TG_JSON_STRING ? tg_find_step(name->text) : NULL;
-    if (step == NULL) return unknown(described, name, err);
+    if (step == NULL)
+        return tg_attr_wrong(err, TG_E_CONFIG, "preprocessing", "step",
+                             "{'step': name, ...} with a name that _core.prepare_steps() lists",
+                             name == NULL ? described : name);
     double attr[TG_STEP_ATTRS] = {0};
     tg_columns columns[TG_STEP_ATTRS] = {{0, NULL, NULL}};
     const tg_status status = take_attrs(step, described, attr, columns, err);
@@ -124,7 +118,7 @@ static tg_status add_step(tg_program *program, const tg_json_value *described, t
 
 tg_status tg_program_read(tg_program *program, const tg_json_value *list, tg_error *err) {
     if (list == NULL || list->kind != TG_JSON_ARRAY)
-        return tg_attr_wrong(err, TG_E_CONFIG, "preprocessing", "all of it", "a list of steps", list);
+        return tg_attr_wrong(err, TG_E_CONFIG, "", "preprocessing", "a list of steps", list);
     for (const tg_json_value *v = list->first; v != NULL; v = v->next) {
         const tg_status status = add_step(program, v, err);
         if (status != TG_OK) return status;

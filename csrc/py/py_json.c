@@ -38,7 +38,7 @@ static int scalar_number(PyObject *value, double *number) {
     return fine;
 }
 
-/* Literals, numbers and text into `to`: 1, 0 if it is none of them, -1 with an exception. */
+/* Literals, numbers and text into `to`: 1, 0 for another value, -1 with an exception. */
 static int take_plain(const maker *m, PyObject *value, tg_json_value *to) {
     if (value == Py_None || PyBool_Check(value) || PyArray_IsScalar(value, Bool)) {
         to->kind = TG_JSON_LITERAL;

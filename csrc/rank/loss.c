@@ -53,7 +53,7 @@ static const tg_loss *find_loss(const tg_json_value *name, tg_error *err) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", tg_loss_table[i]->name);
     }
-    tg_attr_wrong(err, TG_E_CONFIG, "loss", "name", known, name);
+    tg_attr_wrong(err, TG_E_CONFIG, "", "loss", known, name);
     return NULL;
 }
 
@@ -89,8 +89,8 @@ static tg_status read_fields(tg_loss_term *term, const tg_json_value *given, tg_
 static tg_status read_term(tg_loss_term *term, const tg_json_value *given, tg_own_loss own, tg_error *err) {
     const tg_json_value *name = tg_json_find(given, "loss");
     if (name == NULL)
-        return tg_attr_wrong(err, TG_E_CONFIG, "loss", "every term",
-                             "an object with its name: {'loss': 'pairwise_hinge'}", given);
+        return tg_attr_wrong(err, TG_E_CONFIG, "", "loss",
+                             "for every term an object with its name: {'loss': 'pairwise_hinge'}", given);
     const int is_own = own != NULL && name->kind == TG_JSON_LITERAL && name->text[0] == 'n';
     const tg_loss *loss = is_own ? &own_loss : find_loss(name, err);
     if (loss == NULL) return TG_E_CONFIG;
@@ -104,7 +104,7 @@ tg_status tg_losses_read(tg_losses *losses, const tg_json_value *list, tg_own_lo
     *losses = (tg_losses){0};
     snprintf(expected, sizeof expected, "a list of 1..%d terms", TG_MAX_LOSSES);
     if (list == NULL || list->kind != TG_JSON_ARRAY || list->count < 1 || list->count > TG_MAX_LOSSES)
-        return tg_attr_wrong(err, TG_E_CONFIG, "loss", "the sum", expected, list);
+        return tg_attr_wrong(err, TG_E_CONFIG, "", "loss", expected, list);
     tg_status status = TG_OK;
     for (const tg_json_value *v = list->first; status == TG_OK && v != NULL; v = v->next)
         status = read_term(&losses->term[losses->n++], v, own, err);

@@ -50,9 +50,9 @@ BROKEN = {
     "attribute of 400 places": (in_steps(2, "out", 10**400), "out"),
     "attribute out of its op's range": (
         in_steps(3, "dropout", 1.0),
-        "'dropout' must be in 0..0.9999999999999999",
+        "dropout: expected a number in 0..0.9999999999999999",
     ),
-    "attribute that there is not": (in_steps(2, "size", 3), "no attribute 'size'"),
+    "attribute that there is not": (in_steps(2, "size", 3), "found 'size'"),
     "attribute that is a list": (in_steps(2, "out", [24]), "out"),
     "word that is no choice": (in_steps(3, "act", "sine"), "act"),
     "step without a name": (lambda m, t: m["steps"][1].pop("name"), "name"),
