@@ -51,8 +51,8 @@ READING = """
 - Where the graph is known, trees on the configs' columns are strong. For programs never seen, networks are
   ahead: what a digit means depends on its node.
 - `first-layout-cross` sees 1,000 configs at once; its scores are means over ten random orders (`--tta 10`).
-- The rows of `fifth-*` were measured before these recipes became those of the authors' code. On `layout:xla:cpu`
-  `fifth-layout` now has a tau of 0.297 ± 0.006 and `fifth-dimension` 0.301 ± 0.011.
+- The rows of `fifth-*` were measured before these recipes became those of the authors' code. On
+  `layout:xla:cpu` `fifth-layout` now has a tau of 0.297 ± 0.006 and `fifth-dimension` 0.301 ± 0.011.
 """
 PLACES = {
     "official": "official", "first": "1st", "second": "2nd", "third": "3rd", "fourth": "4th", "fifth": "5th",
