@@ -282,6 +282,7 @@ def overview() -> str:
         rows = [
             (f"`{path}`", f"/generated/reference/{place(path)}", summary_of(modules()[path]))
             for path in paths
+            if path in modules()
         ]
         rows += [PAGES[title]] if title in PAGES else []
         lines += [f"## {title}", "", "| page | what it holds |", "| --- | --- |"]
