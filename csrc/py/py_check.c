@@ -59,18 +59,19 @@ static const tg_op overrunning = {.name = "overrun",
 
 /* A model of the op and a step that reads it. */
 static tg_model *make_model(const attrs *a, tg_error *err) {
+    static const char steps[] =
+        "[{\"op\": \"activation\", \"name\": \"a\", \"out\": \"y\", \"in\": [\"node_feat\"]},"
+        " {\"op\": \"linear\", \"name\": \"b\", \"out\": \"z\", \"in\": [\"y\"],"
+        "  \"attrs\": {\"out\": 1}}]";
     tg_model *m = tg_model_new(&(tg_model_sizes){1, 0, 0, 1, 3});
-    const tg_step_spec first = {.op = "activation", .name = "a", .out = "y", .in = {"node_feat"}, .n_in = 1};
-    const tg_step_spec second = {.op = "linear",
-                                 .name = "b",
-                                 .out = "z",
-                                 .in = {"y"},
-                                 .n_in = 1,
-                                 .attrs = {{.key = "out", .number = 1}},
-                                 .n_attrs = 1};
+    tg_json_tree tree;
     if (m == NULL) return NULL;
-    if (tg_model_add_step(m, &first, err) == TG_OK && tg_model_add_step(m, &second, err) == TG_OK &&
-        tg_model_add_output(m, "z", err) == TG_OK && tg_model_draw(m, 0, err) == TG_OK) {
+    tg_status status = tg_json_read(&tree, "steps", steps, strlen(steps), err);
+    if (status == TG_OK) status = tg_model_add_steps(m, tree.root, err);
+    tg_json_free(&tree);
+    if (status == TG_OK) status = tg_model_add_output(m, "z", err);
+    if (status == TG_OK) status = tg_model_draw(m, 0, err);
+    if (status == TG_OK) {
         m->steps[0].op = &overrunning;
         memcpy(m->steps[0].attrs, a, sizeof *a);
         return m;
