@@ -42,6 +42,7 @@ PYTHON = [
     "test_sklearn.py",
     "test_streams.py",
     "test_structure.py",
+    "test_texts.py",
     "test_types.py",
     "test_words.py",
 ]
