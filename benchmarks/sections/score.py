@@ -119,7 +119,7 @@ def _trees(context: Context) -> Record:
         "us/config",
         timing.ratio(times, "ours", "peer"),
         notes="300 trees of 63 leaves; " + ("the same bits" if found["equal"] else "other bits"),
-        facts={"rows": rows, "kind": "score"},
+        facts={"rows": rows, "kind": "trees"},
     )
 
 
