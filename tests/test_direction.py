@@ -40,6 +40,15 @@ def test_the_best_has_the_largest_value() -> None:
         assert scorer.rank(first)[0] == 7
 
 
+def test_a_frame_of_pandas_is_taken_like_a_dict() -> None:
+    pandas = pytest.importorskip("pandas")
+    for unit in (None, "GFLOP/s", "gflops"):
+        given: dict[str, Any] = {**HOW, "direction": "maximize", "unit": unit}
+        framed = tg.from_frame(pandas.DataFrame(TABLE), **given)
+        for one, other in zip(framed, tg.from_frame(TABLE, **given), strict=True):
+            assert (one.runtime == other.runtime).all() and one.schema == other.schema
+
+
 def test_slowdowns_are_ratios_of_the_values() -> None:
     graph = rates()[1]
     values = graph.measured

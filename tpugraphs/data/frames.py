@@ -362,8 +362,10 @@ class _Rows:
         return found
 
 
-def _listed(table: Any) -> Any:
-    return list(table) if isinstance(table, Mapping) else getattr(table, "columns", None)
+def _listed(table: Any) -> list[Any] | None:
+    """Return the names of the columns of a DataFrame or mapping; None for anything else."""
+    columns = table if isinstance(table, Mapping) else getattr(table, "columns", None)
+    return None if columns is None else list(columns)
 
 
 def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -375,7 +377,6 @@ def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
             f"table: expected a DataFrame or a dict of column names to arrays, got {type(table).__name__}; "
             f"pandas.{'read_csv(path)' if path else 'DataFrame(rows)'} makes one"
         )
-    have = list(have)
     result: dict[str, Any] = {}
     for name in dict.fromkeys(names):
         count = have.count(name)
