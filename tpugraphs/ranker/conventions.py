@@ -267,7 +267,7 @@ def _times(runtime: Any) -> NDArray[Any]:
     name = getattr(runtime, "name", None)
     if is_rate(name):
         text = f"y: less is taken as better, though {name!r} looks like a quantity of which more is"
-        warnings.warn(f"{text}: give 1 / y", stacklevel=6)
+        warnings.warn(f"{text}: give 1 / y without that name, as (1 / y).to_numpy() does", stacklevel=6)
     try:
         times = np.asarray(runtime)
         times = times.astype(np.float64) if times.dtype.kind not in "fiuc" else times
