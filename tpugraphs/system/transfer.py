@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from tpugraphs import __version__
@@ -129,10 +129,21 @@ def _network(url: str) -> Iterator[None]:
 def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET") -> http.client.HTTPResponse:
     import urllib.request
 
+    class Redirects(urllib.request.HTTPRedirectHandler):
+        def http_error_302(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any) -> Any:
+            try:
+                return super().http_error_302(req, fp, code, msg, headers)
+            except ValueError:  # to no address: nobody else closes the answer
+                fp.close()
+                raise
+
+        http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     common = {"Accept-Encoding": "identity", "User-Agent": f"tpugraphs/{__version__}"}
     request = urllib.request.Request(url, headers={**common, **headers}, method=method)
+    opener = urllib.request.build_opener(Redirects)
     with _network(url):
-        answer: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=timeout)
+        answer: http.client.HTTPResponse = opener.open(request, timeout=timeout)
     if url.startswith("https:") and not answer.url.startswith("https:"):
         answer.close()
         found = f"a redirection to {answer.url}, which is not https"
