@@ -243,7 +243,7 @@ class LinearBaseline(ScorerBase):
         return made
 
     def _check(self, path: str) -> None:
-        """Raise CheckpointError for columns, digits and scales that no fit finds."""
+        """Raise CheckpointError for columns, digits and scales that no fit can produce."""
         columns, digits = len(self.schema.config), self.schema.digits
         most = columns if self.digit is None else np.iinfo(np.int64).max  # of nodes there may be any number
         if not ((self.column >= 0) & (self.column < most)).all():

@@ -10,7 +10,7 @@ The features follow the write-up as far as it goes; :func:`tpugraphs.preprocess.
 was decided where it is silent. The published solution compares every config with all others; here with at
 most `references` of them, so that the work grows in proportion to the number of configs. In collections
 that a search made (``default``), how often a node has its layout says that it is fast: `occurrence`.
-Written after the write-up: no code was compared.
+Written from the write-up, not compared with the authors' code.
 """
 
 from __future__ import annotations

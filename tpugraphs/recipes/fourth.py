@@ -10,7 +10,7 @@ The write-up gives no widths, no optimizer and no exact list of features. Here a
 features of all. The published model reads 8 of the 18 digits; here it reads all. It computes the second
 network once per edge; here it runs once per node, as it sees the node's digits and that mean alone, and
 the products take the sum over the node's edges. All means are sums over the number of configurable nodes,
-not over that of the edges. Written after the write-up: no code was compared.
+not over that of the edges. Written from the write-up, not compared with the authors' code.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The rest is chosen here. Widths, the two linear layers before and behind the con
 the pooling, mean plus maximum scaled to length 1, are those of graph segment training, from which the
 solution began. Messages go both ways, since the shortest paths are undirected, and every convolution has a
 layer norm and a ReLU behind it. In GAT a linear layer of its own takes the place of a node's edge to itself.
-Written after the write-up: no code was compared.
+Written from the write-up, not compared with the authors' code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The logger ``tpugraphs`` of the standard library: what happens, for programs that keep a log.
+"""The package's logger, ``logging.getLogger("tpugraphs")``.
 
 Whatever `verbose` says, long work is told here: beginning, evaluations and end of fits, measurements and
 notices as INFO, the end of other work, such as predictions, as DEBUG. Nothing is shown until the program asks
