@@ -103,7 +103,7 @@ class WeightedVisits(Visits):
 
 
 class OversampledVisits(Visits):
-    """Visit graphs by the root of their number of configs, and choose their configs, as the fifth place did.
+    """Visit graphs by the root of their number of configs, and draw configs, as the fifth place did.
 
     Of a graph of c configs an epoch has ``floor(sqrt(c * c_max))`` draws: its configs, each about equally
     often, in random order. They are cut into slates, the last of which is filled from the first. The slates
