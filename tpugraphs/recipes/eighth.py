@@ -11,8 +11,7 @@ Runtimes are scaled to 0..1 per graph and learnt with cross-entropy, for a fixed
 
 Written from the write-up, not compared with the authors' code. Two things differ from what was published.
 Columns that the nearest program does not have are left out instead of failing. With a validation set the
-fit may keep
-fewer trees.
+fit may keep fewer trees.
 """
 
 from __future__ import annotations
