@@ -16,8 +16,8 @@ class Interrupts:
     raises KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
     """
 
-    def __init__(self) -> None:
-        self.armed = self.pressed = self.installed = False
+    def __init__(self, armed: bool = False) -> None:
+        self.armed, self.pressed, self.installed = armed, False, False
 
     def __enter__(self) -> Interrupts:
         main = threading.current_thread() is threading.main_thread()
@@ -29,6 +29,11 @@ class Interrupts:
     def _handle(self, number: int, frame: Any) -> None:
         again, self.pressed = self.pressed, True
         if again or self.armed:
+            raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed: in a callback of gc, as JAX has, Python drops it."""
+        if self.pressed:
             raise KeyboardInterrupt
 
     def __exit__(self, *error: object) -> None:

@@ -28,6 +28,7 @@ from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.texts import parsed, read_whole
@@ -176,10 +177,11 @@ def collect(
         if found is not None:
             return found
         journal.read(digest)
-        run = _Run(program.name, chosen, drawn, child, tolerance, least, passes, verbose)
-        run.compile()
-        log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
-        early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
+        with Interrupts(armed=True) as interrupts:
+            run = _Run(program.name, chosen, drawn, child, interrupts, tolerance, least, passes, verbose)
+            run.compile()
+            log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
+            early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
             **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
             "machine": child.device, "tpugraphs": tpugraphs.__version__,
@@ -422,6 +424,7 @@ class _Run:
     space: Space
     candidates: list[Candidate]
     child: Child
+    interrupts: Interrupts
     tolerance: float
     least: float
     passes: int
@@ -459,6 +462,7 @@ class _Run:
                         text = f"relative error {answer['deviation']:.2g}"
                         self.failed[number] = "other outputs", text
                 bar.update(1)
+                self.interrupts.check()
 
     def _trace(self, number: int) -> None:
         """Write the program of a candidate, unless there is one of the same layouts."""
@@ -501,6 +505,7 @@ class _Run:
                         took = self._time(programs[place], first[programs[place]])
                         fastest[place] = np.minimum(fastest[place], took)  # NaN stays
                         bar.update(1)
+                        self.interrupts.check()
                     self.rounds.append(fastest.tolist())
                     journal.add(len(self.rounds), self.rounds[-1])
             except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from tpugraphs.layertime.measuring.torch_layers import Torch
 from tpugraphs.layertime.table import Layers, LayerTable, described_devices, read_table
 from tpugraphs.system import machine
 from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
@@ -226,11 +227,13 @@ class _Run:
         """Measure; say what was skipped, and whether it was interrupted."""
         total, done = len(self._layers), self._first
         try:
-            with Progress(total - done, f"measure {self._kind}", "layer", verbose) as bar:
+            bar = Progress(total - done, f"measure {self._kind}", "layer", verbose)
+            with bar, Interrupts(armed=True) as interrupts:
                 for number in range(self._first, total):
                     self._one(number)
                     done = number + 1
                     bar.update(1)
+                    interrupts.check()
         except KeyboardInterrupt:
             if not len(self._rows):
                 raise
