@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, kernels, metrics
+from tpugraphs import _core, metrics
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
@@ -321,9 +321,9 @@ class Fit(RunningFit):
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
             return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
-        if isinstance(self.visits, OversampledVisits):
-            return self.visits.rows(index, before, prepared.num_configs)
-        return kernels.sample_epoch(prepared.num_configs, count, (self.seed, Stream.ROWS, index), before)
+        return self.visits.rows(
+            index, before, prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS)
+        )
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
         """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""

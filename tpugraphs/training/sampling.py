@@ -36,6 +36,10 @@ class Visits(Protocol):
     def at(self, visit: int) -> tuple[int, int]:
         """Graph of a visit, and how often it was visited before."""
 
+    def rows(self, index: int, before: int, count: int, most: int, key: Key) -> NDArray[np.int64]:
+        """Configs of a visit: at most `most` of the graph's `count`, each once per walk over all of them."""
+        return kernels.sample_epoch(count, min(most, count), (*key, index), before)
+
 
 class EvenVisits(Visits):
     """Every one of `count` graphs once per epoch, in an order that follows from `key`."""
@@ -137,7 +141,7 @@ class OversampledVisits(Visits):
         index = int(np.searchsorted(self._ends, slate, side="right"))
         return index, int(epoch * self.slates[index] + slate - (self._ends[index] - self.slates[index]))
 
-    def rows(self, index: int, slate: int, count: int) -> NDArray[np.int64]:
+    def rows(self, index: int, slate: int, count: int, *_: object) -> NDArray[np.int64]:
         """Configs of a slate, of `count` that the graph has; some may come twice."""
         draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
         places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
