@@ -22,6 +22,7 @@ from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system import files
+from tpugraphs.system.interrupts import Interrupts
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
 jnp = jax.numpy
@@ -456,7 +457,7 @@ def test_no_candidate_is_compared_with_itself():
     fake = SimpleNamespace(starts=1, running=True, ask=lambda do: {}, has=lambda key: True, compile=compile_)
     space = SimpleNamespace()
     candidates = [spaces.Candidate(layouts=layouts) for layouts in ({}, {1: (1, 0)}, {2: (1, 0)})]
-    run = collecting._Run("p", space, candidates, fake, 1e-3, 1e-4, 1, False)
+    run = collecting._Run("p", space, candidates, fake, Interrupts(), 1e-3, 1e-4, 1, False)
     run._compile(0)
     run._compile(0)
     fake.starts = 2
