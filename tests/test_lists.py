@@ -87,7 +87,7 @@ class Others(Callback):
         self.strength, self.seen = strength, set()
 
     def scale_and_shift(self, fit, graph, rows):
-        (prepared,) = (one for one in map(fit.store.get, range(len(GRAPHS))) if one.name == graph)
+        (prepared,) = (one for one in map(fit.data.prepared, range(len(GRAPHS))) if one.name == graph)
         self.seen.add((graph, len(rows)))
         return 1.0, self.strength * np.argsort(np.argsort(prepared.runtimes[rows]))
 

@@ -692,9 +692,9 @@ def test_a_graph_is_pruned_once_and_checked_once():
     pipeline.apply(new)
     assert pipeline._core.counts["pruned"] == 4
     pipeline.fit([new])
-    assert len(pipeline._kept._known) == 4
+    assert len(pipeline._kept) == 4
     del new
-    assert before() is None and len(pipeline._kept._known) == 3  # nothing of a graph outlives it
+    assert before() is None and len(pipeline._kept) == 3  # nothing of a graph outlives it
 
 
 def test_what_pruning_kept_is_used_for_that_graph_alone():

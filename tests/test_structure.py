@@ -35,6 +35,7 @@ ROOMS = {
     "optim": 4,
     "model": 5,
     "prepare": 6,
+    "store": 7,
     "score": 7,
     "py": 8,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,33 +27,15 @@ from tpugraphs.preprocess.checks import (
     ran_only,
 )  # fmt: skip
 from tpugraphs.preprocess.extra import STEP, Columns, Function, check_columns, of_nodes, with_made
-from tpugraphs.preprocess.prepared import Configs, Prepared
 from tpugraphs.system import tensorfile
 
-__all__ = ["Pipeline", "Sizes"]
+__all__ = ["Configs", "Pipeline", "Sizes"]
 
+#: Configs as the core takes them: digits (C, K, D) and features (C, T), or None.
+Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]
 Extra = tuple[Columns, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
 _NO_NODES = np.zeros(0, np.int64)
-
-
-class _Kept:
-    """Cache of what pruning kept of graphs that are still in memory, so that no graph is pruned twice."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
-
-    def get(self, graph: Graph) -> Any:
-        edges, nodes = graph.edge_index, graph.node_config_ids
-        known = self._known.get(id(edges))
-        return known[2] if known and known[0]() is edges and known[1]() is nodes else None
-
-    def keep(self, graph: Graph, kept: Any) -> None:
-        edges, nodes = graph.edge_index, graph.node_config_ids
-        if nodes is not None:
-            key, known = id(edges), self._known
-            gone = weakref.ref(edges, lambda _: known.pop(key, None))
-            known[key] = (gone, weakref.ref(nodes), kept)
 
 
 _STATE = ("steps", "kind", "schema", "_make", "has_edges", "extra")
@@ -117,7 +98,8 @@ class Pipeline:
         self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
-        self._core, self._kept = self._program(), _Kept()
+        self._core = self._program()
+        self._kept = _core.Store()  # what pruning kept of graphs, by their edges
 
     def _program(self) -> _core.Prepare:
         """Make the steps, nothing learnt yet; published graphs have all the same node features."""
@@ -240,7 +222,7 @@ class Pipeline:
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
-                self._kept.keep(graph, core.fit(*self._stored(graph, extra)))
+                self._kept.put(graph.edge_index, core.fit(*self._stored(graph, extra)))
             except DataError as error:
                 raise arrays.with_file(error, _name(graph)) from None
         core.finish()
@@ -312,10 +294,10 @@ class Pipeline:
         training: bool = False,
         configs: bool = True,
         weights: NDArray[np.float32] | None = None,
-    ) -> Prepared:
+    ) -> _core.Prepared:
         """Prepare one graph; in training, merge equal configs.
 
-        Without `configs`, its configs are not read and ``prepared.graph`` is None; `Prepared.with_configs`
+        Without `configs`, its configs are not read and ``prepared.graph`` is None; its `with_configs`
         adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
 
         Parameters
@@ -331,8 +313,8 @@ class Pipeline:
 
         Returns
         -------
-        Prepared
-            As the core takes it.
+        _core.Prepared
+            As a model takes it.
 
         Raises
         ------
@@ -348,41 +330,38 @@ class Pipeline:
             if weights is not None and getattr(graph, "valid", None) is not None:
                 weights = weights[graph.ran]
             graph = ran_only(graph)
-        rows, digits, runtimes = None, None, graph.config_runtime
-        valid = None if training else getattr(graph, "valid", None)
-        normalizers = normalizers_of(graph)
+        rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
             weights = weights[rows] if weights is not None and rows is not None else weights
-        kept = rows if digits is None else None
         stored = _digits(graph) if digits is None and configs else None
-        if stored is not None:
-            digits = stored.stored()
+        mapped = stored if stored is not None and stored.mapped else None
+        held = digits if stored is None else stored  # in memory, unless it is mapped
         try:
             core = self._core.apply(
                 *self._stored(graph, extra),
-                digits=digits,
+                digits=digits if stored is None else stored.stored(),
                 configs=configs,
-                kept=self._kept.get(graph),
+                kept=self._kept.get(graph.edge_index),
                 digit_rows=0 if self.schema is None else self.sizes.digits[1],
             )
         except DataError as error:
             raise arrays.with_file(error, _name(graph)) from None
-        mapped = stored if stored is not None and stored.mapped else None
-        size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
-        size += 4 * core.num_configs * core.num_config_features
-        if stored is None:
-            size += 0 if digits is None else digits.nbytes
-        elif mapped is None:
-            size += stored.nbytes
-        most = self._option("segments", "nodes")
-        cuts = core.cut(most) if most is not None and core.num_nodes >= most else ()
-        size += 64 * sum(one.num_nodes + one.num_edges for one in cuts)
+        segments = self._option("segments", "nodes") or 0
         if not configs:
-            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64), cuts=cuts)
-        return Prepared(
-            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid, cuts
+            return _core.Prepared(core, str(graph.name), configs=False, segments=segments)
+        return _core.Prepared(
+            core,
+            str(graph.name),
+            measured=runtimes,
+            normalizers=normalizers,
+            kept=None if digits is not None else rows,
+            weights=weights,
+            valid=None if training else graph.valid,
+            segments=segments,
+            mapped=mapped,
+            nbytes=0 if held is None or mapped is not None else held.nbytes,
         )
 
     def _merge(
