@@ -164,13 +164,13 @@ def test_length_in_steps_or_epochs():
 
 def test_collections_are_read_lazily_and_visited_once_per_epoch(monkeypatch):
     visited = []
-    real = trainset.Store.get
+    real = trainset.TrainingSet.prepared
 
     def get(self, index):
         visited.append(index)
         return real(self, index)
 
-    monkeypatch.setattr(trainset.Store, "get", get)
+    monkeypatch.setattr(trainset.TrainingSet, "prepared", get)
     split = Lazy(0, 1, 2, 3)
     small_ranker(steps=12).fit(split, verbose=False)
     epochs = [visited[i : i + 4] for i in (0, 4, 8)]

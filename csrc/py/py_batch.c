@@ -37,7 +37,7 @@ static int take_entry(tg_py_batch *batch, const tg_state *state, PyObject *item,
     npy_intp dims[1] = {-1};
     PyArrayObject *rows = tg_array(PyTuple_GetItem(item, 1), "rows", NPY_INT64, 1, dims, "(C,)");
     if (rows == NULL) return -1;
-    if (dims[0] < 1 || dims[0] > (1 << 24)) {
+    if (dims[0] < 1 || dims[0] > TG_MOST_ROWS) {
         PyErr_Format(PyExc_ValueError, "rows: expected 1..2^24 config rows, got %zd", dims[0]);
         return -1;
     }

@@ -4,6 +4,8 @@
 
 #include "py/py_prepared.h"
 
+enum { TG_MOST_ROWS = 16777216 }; /* of a slate, 2^24 */
+
 /* Made from a sequence of (Graph, rows), (Prepared, rows) and (Prepared, rows, segment). */
 typedef struct tg_py_batch {
     PyObject *items; /* tuple that keeps the pairs alive */
