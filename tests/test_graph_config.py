@@ -404,7 +404,7 @@ def test_equal_configs_are_merged(keep, expected, kind):
         digits(node_config_feat=np.array([1, 2, 1])[:, None, None].repeat(2, 1), runtime=times),
     ):
         r = fitted(graph, dedup=keep)
-        prepared = r.pipeline.apply(graph, training=True)
+        prepared = r.pipeline.apply_measured(graph)
         assert prepared.times.tolist() == expected
         assert tg.dedup(graph, keep).runtime.tolist() == expected
 

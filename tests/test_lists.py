@@ -23,7 +23,7 @@ def batch(ranker):
     network = ranker.network
     network.pipeline.fit(GRAPHS)
     rng = np.random.default_rng(0)
-    prepared = [network.pipeline.apply(graph, training=True) for graph in GRAPHS]
+    prepared = [network.pipeline.apply_measured(graph) for graph in GRAPHS]
     return [(one, rng.permutation(one.num_configs)[:n]) for one, n in zip(prepared, SIZES, strict=True)]
 
 

@@ -154,7 +154,7 @@ def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph
         r.fit(graph, verbose=False)
         whole, sizes, prepared = r.predict(graph), [], r.network.prepare(graph)
         most = r.model.chunk_size(48, 1 << 15)  # as if it had that many nodes
-        found = r.model.score(prepared, np.arange(graph.num_configs), most, done=sizes.append)
+        found = r.model.score_prepared(prepared, np.arange(graph.num_configs), most, done=sizes.append)
         np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
         assert set(sizes) == {size}
 

@@ -74,9 +74,9 @@ def test_a_model_sees_the_segments_as_if_they_were_graphs(nodes):
     expected = [model.scores([(one, rows)])[0] for one in by_hand(graph, nodes)]
     for slate, one in zip(found.slates(rows), expected, strict=True):
         assert model.scores([slate])[0].tobytes() == one.tobytes()
-    assert (model.score(found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
+    assert (model.score_prepared(found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
     others = found.with_configs(graph.config_digits[::-1].copy())
-    assert (model.score(others, rows, 64, "f32") == model.score(found, rows[::-1].copy(), 64, "f32")).all()
+    assert (model.score_prepared(others, rows, 64, "f32") == model.score_prepared(found, rows[::-1].copy(), 64, "f32")).all()
 
 
 def test_configs_of_packs_are_read_in_place(tmp_path):
@@ -201,7 +201,7 @@ def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
     r = small_ranker(
         **FIELDS, steps=8, configs=100, segment_keep=1.0, loss="ranknet", dropout=0.0, dedup="none"
     )
-    prepared = r.pipeline.fit([graph]).apply(graph, training=True)
+    prepared = r.pipeline.fit([graph]).apply_measured(graph)
     before = [r.model.scores([slate])[0] for slate in prepared.slates(np.arange(graph.num_configs))]
     history = r.fit(graph, verbose=False, callbacks=[watch]).history_
     table, scores = watch.scores[0]

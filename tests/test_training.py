@@ -553,7 +553,7 @@ def test_graphs_in_files_and_in_memory_train_alike(tmp_path):
         if touch:
             assert len(graph.config_digits) == graph.num_configs
         pipeline = Pipeline(recipe.preprocessing(recipe.fields())).fit([graph])
-        prepared = pipeline.apply(graph, training=True)
+        prepared = pipeline.apply_measured(graph)
         assert graph._digits.in_file is not touch
         assert (prepared.kept is None) is not touch
         rows = np.array([0, 5, 9, 4_000, prepared.num_configs - 1])

@@ -280,7 +280,7 @@ class Model:
         inputs: dict[str, _PerSlate] | None = None,
         workspace: Workspace | None = None,
     ) -> list[NDArray[np.float32]]: ...
-    def score(
+    def score_prepared(
         self,
         prepared: Prepared,
         rows: NDArray[np.int64],

@@ -252,7 +252,7 @@ static int score_prepared(tg_py_model *self, tg_py_workspace *ws, tg_py_prepared
     return status;
 }
 
-/* score(prepared, rows, most, precision="f32", done=None) -> scores (n,) */
+/* score_prepared(prepared, rows, most, precision="f32", done=None) -> scores (n,) */
 static PyObject *model_score(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"prepared", "rows", "most", "precision", "done", NULL};
     tg_py_model *self = (tg_py_model *)object;
@@ -260,7 +260,7 @@ static PyObject *model_score(PyObject *object, PyObject *args, PyObject *kwargs)
     const char *precision = "f32";
     long long most;
     npy_intp n[1] = {-1};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OL|sO:score", names, tg_state_of(object)->prepared,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OL|sO:score_prepared", names, tg_state_of(object)->prepared,
                                      &prepared, &given, &most, &precision, &done))
         return NULL;
     if (most < 1) return PyErr_Format(PyExc_ValueError, "most: expected at least 1, got %lld", most);
@@ -454,8 +454,8 @@ static PyGetSetDef model_getset[] = {
 static PyMethodDef model_methods[] = {
     {"scores", (PyCFunction)(void (*)(void))model_scores, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("List of (C,) float32 scores, one per slate.")},
-    {"score", (PyCFunction)(void (*)(void))model_score, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("score(prepared, rows (n,), most, precision='f32', done=None) -> (n,) float32: scores of configs "
+    {"score_prepared", (PyCFunction)(void (*)(void))model_score, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("score_prepared(prepared, rows (n,), most, precision='f32', done=None) -> (n,) float32: scores of configs "
                "of a Prepared, at most `most` in a pass; done(number) is called after every pass.")},
     {"run", (PyCFunction)(void (*)(void))model_run, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("{name: list of arrays} of any slots.")},

@@ -217,7 +217,7 @@ class Network:
     ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
         done = None if progress is None else progress.update
-        return self.model.score(prepared, rows, int(self.fields.chunk), precision or self.precision, done)
+        return self.model.score_prepared(prepared, rows, int(self.fields.chunk), precision or self.precision, done)
 
     # Files and copies (copy.deepcopy, worker processes): the model goes as its arrays
 

@@ -212,7 +212,6 @@ class Pipeline:
         core, begun = self._program(), self.kind == "graph" and self.known
         for given in graphs:
             graph, extra = self._extended(given)
-            check_kind(graph, self.kind)
             if not begun and (self._make is not None or not self.known):
                 self._begin(graph, extra)
                 core = self._program()
@@ -230,12 +229,12 @@ class Pipeline:
         return self
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Return the graph with what a function of the user's own makes of it: in it, or for the core."""
+        """Return a graph of the right kind with what a function of the user's makes of it: in it, or apart."""
+        check_kind(graph, self.kind)
         if self.extra is None:
             return graph, None
         if self.kind == "graph":
             return with_made(graph, self.extra), None
-        check_kind(graph, self.kind)
         return graph, of_nodes(graph, self.extra)
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
@@ -283,33 +282,42 @@ class Pipeline:
         with contextlib.suppress(DataError):
             self.schema = self.schema.join(graph.schema)
 
-    def _check(self, graph: Graph) -> None:
-        check_kind(graph, self.kind)
-        if self.schema is not None:
-            self.schema.check(graph)
-
-    def apply(
-        self,
-        graph: Graph,
-        training: bool = False,
-        configs: bool = True,
-        weights: NDArray[np.float32] | None = None,
-    ) -> _core.Prepared:
-        """Prepare one graph; in training, merge equal configs.
-
-        Without `configs`, its configs are not read and ``prepared.graph`` is None; its `with_configs`
-        adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
+    def apply(self, graph: Graph, configs: bool = True) -> _core.Prepared:
+        """Prepare a graph whose configs are to be scored.
 
         Parameters
         ----------
         graph : Graph
             Of the kind and schema of the fit.
-        training : bool
-            Whether its runtimes will be learnt from.
         configs : bool
-            Whether its configs are read.
+            Whether its configs are read. If not, ``prepared.graph`` is None; ``prepared.with_configs`` adds
+            others.
+
+        Returns
+        -------
+        _core.Prepared
+            As a model takes it.
+
+        Raises
+        ------
+        DataError
+            The graph cannot be prepared.
+        """
+        graph, extra = self._checked(graph)
+        if not configs:
+            return self._prepared(graph, extra, None, configs=False)
+        measured = {"measured": graph.config_runtime, "normalizers": normalizers_of(graph)}
+        return self._prepared(graph, extra, _digits(graph), valid=graph.valid, **measured)
+
+    def apply_measured(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> _core.Prepared:
+        """Prepare a graph whose runtimes are learnt from, with equal configs merged.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of the kind and schema of the fit.
         weights : (C,) float32, optional
-            Of its configs, in training.
+            Of its configs; those of weight 0 are left out, as are those that failed.
 
         Returns
         -------
@@ -321,55 +329,63 @@ class Pipeline:
         DataError
             The graph cannot be prepared, or no order is left to learn.
         """
-        graph, extra = self._extended(graph)
-        self._check(graph)
+        graph, extra = self._checked(graph)
         if weights is not None:
             graph, weights = _weighted(graph, weights)
-        if training:
-            check_measured(graph, self.kind)
-            if weights is not None and getattr(graph, "valid", None) is not None:
-                weights = weights[graph.ran]
-            graph = ran_only(graph)
-        rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
-        if training:
-            rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
-            check_order(str(graph.name), runtimes, normalizers)
-            weights = weights[rows] if weights is not None and rows is not None else weights
-        stored = _digits(graph) if digits is None and configs else None
-        mapped = stored if stored is not None and stored.mapped else None
-        held = digits if stored is None else stored  # in memory, unless it is mapped
+        check_measured(graph, self.kind)
+        if weights is not None and graph.valid is not None:
+            weights = weights[graph.ran]
+        graph = ran_only(graph)
+        rows, digits, runtimes, normalizers = self._merge(graph)
+        check_order(str(graph.name), runtimes, normalizers)
+        return self._prepared(
+            graph,
+            extra,
+            _digits(graph) if digits is None else digits,
+            measured=runtimes,
+            normalizers=normalizers,
+            kept=rows if digits is None else None,
+            weights=weights if weights is None or rows is None else weights[rows],
+        )
+
+    def _checked(self, graph: Graph) -> tuple[Graph, Extra | None]:
+        """Return a graph that fits, and further features; see `_extended`."""
+        graph, extra = self._extended(graph)
+        if self.schema is not None:
+            self.schema.check(graph)
+        return graph, extra
+
+    def _prepared(
+        self,
+        graph: Graph,
+        extra: Extra | None,
+        digits: Digits | NDArray[np.int8] | None,
+        configs: bool = True,
+        **measured: Any,
+    ) -> _core.Prepared:
+        """Prepare a graph with these digits of its configs, and what was `measured` of them."""
         try:
             core = self._core.apply(
                 *self._stored(graph, extra),
-                digits=digits if stored is None else stored.stored(),
+                digits=digits.stored() if isinstance(digits, Digits) else digits,
                 configs=configs,
                 kept=self._kept.get(graph.edge_index),
                 digit_rows=0 if self.schema is None else self.sizes.digits[1],
             )
         except DataError as error:
             raise arrays.with_file(error, _name(graph)) from None
+        mapped = digits if isinstance(digits, Digits) and digits.mapped else None
+        held = 0 if digits is None or mapped is not None else digits.nbytes
         segments = self._option("segments", "nodes") or 0
-        if not configs:
-            return _core.Prepared(core, str(graph.name), configs=False, segments=segments)
-        return _core.Prepared(
-            core,
-            str(graph.name),
-            measured=runtimes,
-            normalizers=normalizers,
-            kept=None if digits is not None else rows,
-            weights=weights,
-            valid=None if training else graph.valid,
-            segments=segments,
-            mapped=mapped,
-            nbytes=0 if held is None or mapped is not None else held.nbytes,
-        )
+        name = str(graph.name)
+        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=held)
 
     def _merge(
-        self, graph: Graph, runtimes: Times, normalizers: NDArray[np.int64] | None
+        self, graph: Graph
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
-        rows = digits = None
+        rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         features = getattr(graph, "config_feat", None) is not None
         if keep != "none" and stored is not None and stored.in_file and not features:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist

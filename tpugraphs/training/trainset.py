@@ -287,7 +287,7 @@ class TrainingSet:
     def _prepare(self, index: int) -> _core.Prepared | None:
         weights = self.weights[index] if self.weights else None
         try:
-            prepared = self.pipeline.apply(self.graphs[index], training=True, weights=weights)
+            prepared = self.pipeline.apply_measured(self.graphs[index], weights)
         except DataError as error:
             if len(self.graphs) == 1:
                 raise
