@@ -76,7 +76,10 @@ def test_a_model_sees_the_segments_as_if_they_were_graphs(nodes):
         assert model.scores([slate])[0].tobytes() == one.tobytes()
     assert (model.score_prepared(found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
     others = found.with_configs(graph.config_digits[::-1].copy())
-    assert (model.score_prepared(others, rows, 64, "f32") == model.score_prepared(found, rows[::-1].copy(), 64, "f32")).all()
+    assert (
+        model.score_prepared(others, rows, 64, "f32")
+        == model.score_prepared(found, rows[::-1].copy(), 64, "f32")
+    ).all()
 
 
 def test_configs_of_packs_are_read_in_place(tmp_path):

@@ -260,8 +260,9 @@ static PyObject *model_score(PyObject *object, PyObject *args, PyObject *kwargs)
     const char *precision = "f32";
     long long most;
     npy_intp n[1] = {-1};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OL|sO:score_prepared", names, tg_state_of(object)->prepared,
-                                     &prepared, &given, &most, &precision, &done))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OL|sO:score_prepared", names,
+                                     tg_state_of(object)->prepared, &prepared, &given, &most, &precision,
+                                     &done))
         return NULL;
     if (most < 1) return PyErr_Format(PyExc_ValueError, "most: expected at least 1, got %lld", most);
     tg_scoring how = {.most = most, .precision = tg_py_precision(precision, 0), .context = done};
@@ -270,8 +271,8 @@ static PyObject *model_score(PyObject *object, PyObject *args, PyObject *kwargs)
     PyObject *stored = rows == NULL ? NULL : tg_py_stored_rows((tg_py_prepared *)prepared, given);
     PyArrayObject *scores = stored == NULL ? NULL : tg_new_array(NPY_FLOAT32, 1, n);
     tg_py_workspace *ws = scores == NULL ? NULL : tg_py_take_workspace(self, NULL);
-    if (ws == NULL ||
-        score_prepared(self, ws, (tg_py_prepared *)prepared, (PyArrayObject *)stored, &how, TG_F32(scores)) < 0)
+    if (ws == NULL || score_prepared(self, ws, (tg_py_prepared *)prepared, (PyArrayObject *)stored, &how,
+                                     TG_F32(scores)) < 0)
         Py_CLEAR(scores);
     if (ws != NULL) tg_py_return_workspace(self, ws, NULL);
     Py_XDECREF(stored);
@@ -455,7 +456,8 @@ static PyMethodDef model_methods[] = {
     {"scores", (PyCFunction)(void (*)(void))model_scores, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("List of (C,) float32 scores, one per slate.")},
     {"score_prepared", (PyCFunction)(void (*)(void))model_score, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("score_prepared(prepared, rows (n,), most, precision='f32', done=None) -> (n,) float32: scores of configs "
+     PyDoc_STR("score_prepared(prepared, rows (n,), most, precision='f32', done=None) -> (n,) float32: "
+               "scores of configs "
                "of a Prepared, at most `most` in a pass; done(number) is called after every pass.")},
     {"run", (PyCFunction)(void (*)(void))model_run, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("{name: list of arrays} of any slots.")},

@@ -304,7 +304,8 @@ static void *gather(tg_py_pass *p, PyObject *arrays, const char *name, int typen
 }
 
 /* What a slate's prepared graph has of `which`, or 1 where it has no weights: to (C), in the order of the rows. */
-static int take_made(const tg_py_pass *p, const tg_state *state, int i, tg_made which, char *to, size_t size) {
+static int take_made(const tg_py_pass *p, const tg_state *state, int i, tg_made which, char *to,
+                     size_t size) {
     const int64_t *rows;
     tg_py_prepared *prepared = tg_py_batch_prepared(&p->batch, state, i, &rows);
     PyArrayObject *made = prepared == NULL ? NULL : tg_py_made(prepared, which);
@@ -357,11 +358,13 @@ static int prepared_targets(tg_py_pass *p, const tg_state *state, PyObject *of) 
     if (!PyArg_ParseTuple(of, "zp;targets must be (value, across)", &value, &across)) return -1;
     const int target = value == NULL ? 0 : tg_py_target(value);
     if (target < 0) return -1;
-    t->order = gather_made(p, state, across ? TG_MADE_ACROSS : TG_MADE_ORDER); /* which checks the rows, too */
+    t->order =
+        gather_made(p, state, across ? TG_MADE_ACROSS : TG_MADE_ORDER); /* which checks the rows, too */
     if (t->order == NULL) return -1;
     if (value != NULL && (t->value = gather_made(p, state, (tg_made)(TG_MADE_VALUES + target))) == NULL)
         return -1;
-    if ((tg_losses_need(&p->losses) & TG_NEED_TIME) && (t->time = gather_made(p, state, TG_MADE_TIMES)) == NULL)
+    if ((tg_losses_need(&p->losses) & TG_NEED_TIME) &&
+        (t->time = gather_made(p, state, TG_MADE_TIMES)) == NULL)
         return -1;
     t->weight = gather_weights(p, state);
     return PyErr_Occurred() ? -1 : 0;

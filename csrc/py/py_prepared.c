@@ -6,7 +6,9 @@
 
 /* ---- what is made of the measurements ---- */
 
-static const void *data_of(PyObject *array) { return array == Py_None ? NULL : PyArray_DATA((PyArrayObject *)array); }
+static const void *data_of(PyObject *array) {
+    return array == Py_None ? NULL : PyArray_DATA((PyArrayObject *)array);
+}
 
 static tg_measured measured_of(const tg_py_prepared *p) {
     PyArrayObject *runtimes = (PyArrayObject *)p->measured;
@@ -123,8 +125,8 @@ static tg_py_prepared *empty(PyTypeObject *type, PyObject *name, PyObject *nodes
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     tg_py_prepared *self = (tg_py_prepared *)alloc(type, 0);
     if (self == NULL) return NULL;
-    PyObject **none[] = {&self->graph,       &self->mapped, &self->measured, &self->normalizers,
-                         &self->kept,        &self->weights, &self->valid};
+    PyObject **none[] = {&self->graph, &self->mapped,  &self->measured, &self->normalizers,
+                         &self->kept,  &self->weights, &self->valid};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         Py_INCREF(Py_None);
         *none[i] = Py_None;
@@ -197,10 +199,9 @@ static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     PyObject *nodes, *name, *a[5] = {NULL}, *mapped = Py_None;
     int configs = 1;
     long long segments = 0, bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!U|pOOOOOLOL:Prepared", names,
-            ((tg_state *)PyType_GetModuleState(type))->graph, &nodes, &name, &configs, &a[0], &a[1], &a[2],
-            &a[3], &a[4], &segments, &mapped, &bytes))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!U|pOOOOOLOL:Prepared", names,
+                                     ((tg_state *)PyType_GetModuleState(type))->graph, &nodes, &name,
+                                     &configs, &a[0], &a[1], &a[2], &a[3], &a[4], &segments, &mapped, &bytes))
         return NULL;
     tg_py_prepared *self = empty(type, name, nodes);
     if (self == NULL) return NULL;
@@ -253,8 +254,8 @@ static void prepared_dealloc(PyObject *object) {
 
 static PyObject *get_held(PyObject *object, void *which) {
     tg_py_prepared *p = (tg_py_prepared *)object;
-    PyObject *held[] = {p->name, p->nodes, p->graph, p->cuts, p->mapped, p->measured, p->kept, p->weights,
-                        p->normalizers},
+    PyObject *held[] = {p->name,     p->nodes, p->graph,   p->cuts,       p->mapped,
+                        p->measured, p->kept,  p->weights, p->normalizers},
              *found = held[(intptr_t)which];
     Py_INCREF(found);
     return found;
@@ -312,8 +313,9 @@ static PyGetSetDef getset[] = {
 
 static PyMethodDef methods[] = {
     {"slate", slate, METH_VARARGS,
-     PyDoc_STR("slate(rows, segment=None) -> (Graph, rows): some of the C configs as a model takes them, of a "
-               "segment or of the whole graph.")},
+     PyDoc_STR(
+         "slate(rows, segment=None) -> (Graph, rows): some of the C configs as a model takes them, of a "
+         "segment or of the whole graph.")},
     {"slates", slates, METH_O,
      PyDoc_STR("slates(rows): what the score of a config is the sum of, its segments or the whole graph.")},
     {"values", values, METH_VARARGS,

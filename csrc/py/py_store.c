@@ -96,8 +96,7 @@ static int64_t mapped_bytes(PyObject *value) {
 
 static void drop_dead(py_store *self) {
     for (Py_ssize_t i = self->n; i-- > 0;)
-        if (i < self->n && !PyLong_Check(self->entries[i].key) &&
-            referent(self->entries[i].key) == Py_None)
+        if (i < self->n && !PyLong_Check(self->entries[i].key) && referent(self->entries[i].key) == Py_None)
             drop(self, i);
 }
 
@@ -230,8 +229,9 @@ static PyMemberDef members[] = {
 static PyMethodDef methods[] = {
     {"get", get, METH_O, PyDoc_STR("get(key): the value that is kept for the key, or None.")},
     {"put", put, METH_VARARGS,
-     PyDoc_STR("put(key, value, nbytes=0): keep a value of that size, and return it. Those used longest ago go "
-               "when there is no room.")},
+     PyDoc_STR(
+         "put(key, value, nbytes=0): keep a value of that size, and return it. Those used longest ago go "
+         "when there is no room.")},
     {"clear", clear, METH_NOARGS, PyDoc_STR("Forget everything.")},
     {NULL, NULL, 0, NULL},
 };
@@ -246,7 +246,8 @@ static PyType_Slot slots[] = {
     {Py_tp_doc,
      (void *)PyDoc_STR(
          "Store(nbytes=-1, mapped=-1): what was made of graphs, by their number or, while they live, by "
-         "themselves. It takes at most `nbytes` bytes; the files that prepared graphs are mapped from have at "
+         "themselves. It takes at most `nbytes` bytes; the files that prepared graphs are mapped from have "
+         "at "
          "most `mapped` bytes in memory. But what was used last stays; -1: no limit.")},
     {0, NULL},
 };

@@ -266,7 +266,8 @@ static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n,
     if (segments == 1) return tg_network_scores(r->model, &g, 1, NULL, n, &how, scores, err);
     tg_graph *cut = calloc((size_t)segments, sizeof *cut);
     const tg_graph **each = malloc((size_t)segments * sizeof *each);
-    tg_status status = cut == NULL || each == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for segments") : TG_OK;
+    tg_status status =
+        cut == NULL || each == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for segments") : TG_OK;
     int32_t made = 0;
     for (; status == TG_OK && made < segments; made++) {
         status = tg_graph_cut(&cut[made], g, most, made, err);

@@ -52,8 +52,7 @@ void tg_measured_across(const tg_measured *m, int64_t *order) {
     for (int64_t i = 0; divided && i < m->n; i++) sum += (double)m->normalizers[i];
     const double mean = sum / (double)m->n;
     for (int64_t i = 0; i < m->n; i++)
-        if (divided)
-            order[i] = stand_in((float)(runtime(m, i) / ((double)m->normalizers[i] / mean) / 1e6));
+        if (divided) order[i] = stand_in((float)(runtime(m, i) / ((double)m->normalizers[i] / mean) / 1e6));
         else order[i] = m->whole != NULL ? m->whole[i] : stand_in(m->real[i]);
 }
 

@@ -35,10 +35,10 @@ tg_status tg_measured_fastest(const int64_t *order, int64_t n, int64_t *rows, tg
 
 /* Targets: the numbers that losses of values fit scores to. */
 typedef enum tg_target {
-    TG_TARGET_RUNTIME,      /* the runtime (of tile graphs normalised) */
-    TG_TARGET_SECONDS,      /* nanoseconds as seconds */
-    TG_TARGET_LOG_RUNTIME,  /* the natural logarithm */
-    TG_TARGET_PERCENTILE,   /* the share of the graph's other configs that are faster; equal ones count half */
+    TG_TARGET_RUNTIME,     /* the runtime (of tile graphs normalised) */
+    TG_TARGET_SECONDS,     /* nanoseconds as seconds */
+    TG_TARGET_LOG_RUNTIME, /* the natural logarithm */
+    TG_TARGET_PERCENTILE,  /* the share of the graph's other configs that are faster; equal ones count half */
     TG_TARGET_NORMAL_SCORE, /* the normal quantile at the place among the graph's configs (van der Waerden) */
     TG_TARGET_MIN_MAX,      /* 0 for the graph's fastest config, 1 for its slowest */
     TG_TARGETS

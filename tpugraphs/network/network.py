@@ -217,7 +217,9 @@ class Network:
     ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
         done = None if progress is None else progress.update
-        return self.model.score_prepared(prepared, rows, int(self.fields.chunk), precision or self.precision, done)
+        return self.model.score_prepared(
+            prepared, rows, int(self.fields.chunk), precision or self.precision, done
+        )
 
     # Files and copies (copy.deepcopy, worker processes): the model goes as its arrays
 
@@ -261,7 +263,13 @@ class Network:
         self.fitted, self.trained_steps = True, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_model", "_trainer", "last", "judged", *(["recipe"] if is_registered(self.recipe) else [])}
+        left_out = {
+            "_model",
+            "_trainer",
+            "last",
+            "judged",
+            *(["recipe"] if is_registered(self.recipe) else []),
+        }
         state = {name: v for name, v in vars(self).items() if name not in left_out}
         model, trainer = self._model, self._trainer
         arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}

@@ -229,7 +229,7 @@ class Pipeline:
         return self
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Return a graph of the right kind with what a function of the user's makes of it: in it, or apart."""
+        """Check the kind of a graph, and add the user's own features: to the graph, or apart from it."""
         check_kind(graph, self.kind)
         if self.extra is None:
             return graph, None
@@ -380,9 +380,7 @@ class Pipeline:
         name = str(graph.name)
         return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=held)
 
-    def _merge(
-        self, graph: Graph
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
+    def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)

@@ -18,6 +18,7 @@ from tpugraphs.training.tuning import Tuning
 if TYPE_CHECKING:
     from tpugraphs import _core
     from tpugraphs.network.network import Network
+
     Chosen = tuple[_core.Prepared, NDArray[np.int64]]
 
 __all__ = ["Moved", "Optimizer", "parameter_groups", "per_config"]

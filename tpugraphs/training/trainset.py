@@ -351,7 +351,9 @@ class TrainingSet:
             self.warned = True
             warn_of_skipped(self.skipped, stacklevel + 1)
 
-    def _prepare_valid(self, graphs: GraphSequence, configs: int) -> list[tuple[_core.Prepared, NDArray[np.int64]]]:
+    def _prepare_valid(
+        self, graphs: GraphSequence, configs: int
+    ) -> list[tuple[_core.Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
         result: list[tuple[_core.Prepared, NDArray[np.int64]]] = []
         for i in range(len(graphs)):
