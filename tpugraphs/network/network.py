@@ -170,9 +170,10 @@ class Network:
 
     def prepare(self, graph: Graph, configs: bool = True) -> _core.Prepared:
         """Prepare a graph and keep it until the next one. Without `configs`, its configs are not read."""
-        known = self.last.get(graph)
+        known: _core.Prepared | None = self.last.get(graph)
         if known is None or (configs and known.graph is None):
-            known = self.last.put(graph, self.pipeline.apply(graph, configs=configs), 1)
+            known = self.pipeline.apply(graph, configs=configs)
+            self.last.put(graph, known, 1)
         return known
 
     def share_prepared(self, other: Network) -> bool:

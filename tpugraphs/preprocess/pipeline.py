@@ -306,8 +306,14 @@ class Pipeline:
         graph, extra = self._checked(graph)
         if not configs:
             return self._prepared(graph, extra, None, configs=False)
-        measured = {"measured": graph.config_runtime, "normalizers": normalizers_of(graph)}
-        return self._prepared(graph, extra, _digits(graph), valid=graph.valid, **measured)
+        return self._prepared(
+            graph,
+            extra,
+            _digits(graph),
+            measured=graph.config_runtime,
+            normalizers=normalizers_of(graph),
+            valid=graph.valid,
+        )
 
     def apply_measured(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> _core.Prepared:
         """Prepare a graph whose runtimes are learnt from, with equal configs merged.

@@ -298,7 +298,8 @@ class TrainingSet:
                     f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
                 ) from error
             return None
-        return self._store.put(index, prepared, prepared.nbytes)
+        self._store.put(index, prepared, prepared.nbytes)
+        return prepared
 
     def _fit_pipeline(self, fitted: bool) -> str:
         """Fit the preprocessing, unless it is; fingerprints of the graphs come from the same pass."""
