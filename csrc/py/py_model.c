@@ -242,9 +242,7 @@ static int score_prepared(tg_py_model *self, tg_py_workspace *ws, tg_py_prepared
         Py_END_ALLOW_THREADS
         self->readers--;
         if (done != TG_OK) {
-            PyObject *name = PyUnicode_AsEncodedString(of->name, "utf-8", "replace");
-            tg_raise(&err, name == NULL ? NULL : PyBytes_AsString(name));
-            Py_XDECREF(name);
+            tg_raise_about(&err, of->name);
             status = -1;
         }
     }

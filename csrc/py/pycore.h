@@ -28,6 +28,8 @@ tg_state *tg_state_of(PyObject *object);
 /* Raise the tpugraphs exception for `err`; `file` (may be NULL) names the file it is about. Returns NULL.
    For TG_E_CANCELLED the pending Python exception (KeyboardInterrupt) is kept. */
 PyObject *tg_raise(const tg_error *err, const char *file);
+/* The same about a file or a graph of that name, text of Python or None. */
+PyObject *tg_raise_about(const tg_error *err, PyObject *name);
 
 /* `object` as a C-contiguous, aligned array of `typenum` with `ndim` dimensions. dims[i] >= 0 is demanded,
    -1 takes any length (filled in). `shape` is the shape as the docs write it, e.g. "(N, 140)".

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
@@ -26,7 +25,7 @@ from tpugraphs.preprocess.checks import (
     normalizers_of,
     ran_only,
 )  # fmt: skip
-from tpugraphs.preprocess.extra import STEP, Columns, Function, check_columns, of_nodes, with_made
+from tpugraphs.preprocess.extra import STEP, Columns, Function, of_nodes, with_made
 from tpugraphs.system import tensorfile
 
 __all__ = ["Configs", "Pipeline", "Sizes"]
@@ -211,6 +210,7 @@ class Pipeline:
         """
         core, begun = self._program(), self.kind == "graph" and self.known
         for given in graphs:
+            check_kind(given, self.kind)
             graph, extra = self._extended(given)
             if not begun and (self._make is not None or not self.known):
                 self._begin(graph, extra)
@@ -220,22 +220,18 @@ class Pipeline:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
-            try:
-                self._kept.put(graph.edge_index, core.fit(*self._stored(graph, extra)))
-            except DataError as error:
-                raise arrays.with_file(error, _name(graph)) from None
+            self._kept.put(graph.edge_index, core.fit(*self._stored(graph, extra), _name(graph)))
         core.finish()
         self._core = core
         return self
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Check the kind of a graph, and add the user's own features: to the graph, or apart from it."""
-        check_kind(graph, self.kind)
+        """Add the features that a function of the user's makes: to the graph, or apart from it."""
         if self.extra is None:
             return graph, None
         if self.kind == "graph":
             return with_made(graph, self.extra), None
-        return graph, of_nodes(graph, self.extra)
+        return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
         """Make the steps that follow from the first graph."""
@@ -257,16 +253,8 @@ class Pipeline:
             getattr(graph, "node_config_ids", _NO_NODES),
             getattr(graph, "graph_feat", None),
             getattr(graph, "config_feat", None),
-            self._values(graph, extra),
+            None if extra is None else extra[1],
         )
-
-    def _values(self, graph: Graph, extra: Extra | None) -> NDArray[np.float32] | None:
-        """Return further features (N, X) as the core takes them."""
-        if extra is None:
-            return None
-        columns, values = extra
-        check_columns(graph, columns, self._option(STEP, "node"))
-        return values
 
     def _widen(self, graph: Graph) -> None:
         """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
@@ -370,16 +358,14 @@ class Pipeline:
         **measured: Any,
     ) -> _core.Prepared:
         """Prepare a graph with these digits of its configs, and what was `measured` of them."""
-        try:
-            core = self._core.apply(
-                *self._stored(graph, extra),
-                digits=digits.stored() if isinstance(digits, Digits) else digits,
-                configs=configs,
-                kept=self._kept.get(graph.edge_index),
-                digit_rows=0 if self.schema is None else self.sizes.digits[1],
-            )
-        except DataError as error:
-            raise arrays.with_file(error, _name(graph)) from None
+        core = self._core.apply(
+            *self._stored(graph, extra),
+            digits=digits.stored() if isinstance(digits, Digits) else digits,
+            configs=configs,
+            kept=self._kept.get(graph.edge_index),
+            digit_rows=0 if self.schema is None else self.sizes.digits[1],
+            name=_name(graph),
+        )
         mapped = digits if isinstance(digits, Digits) and digits.mapped else None
         held = 0 if digits is None or mapped is not None else digits.nbytes
         segments = self._option("segments", "nodes") or 0
