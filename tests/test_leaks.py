@@ -20,6 +20,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
     [
         ("ops", 5000),
         ("model", 1000),
+        ("store", 1000),
         ("optimizer", 1000),
         ("data", 1000),
         ("bad_data", 2000),

@@ -23,7 +23,7 @@ def batch(ranker):
     network = ranker.network
     network.pipeline.fit(GRAPHS)
     rng = np.random.default_rng(0)
-    prepared = [network.pipeline.apply(graph, training=True) for graph in GRAPHS]
+    prepared = [network.pipeline.apply_measured(graph) for graph in GRAPHS]
     return [(one, rng.permutation(one.num_configs)[:n]) for one, n in zip(prepared, SIZES, strict=True)]
 
 
@@ -87,7 +87,7 @@ class Others(Callback):
         self.strength, self.seen = strength, set()
 
     def scale_and_shift(self, fit, graph, rows):
-        (prepared,) = (one for one in map(fit.store.get, range(len(GRAPHS))) if one.name == graph)
+        (prepared,) = (one for one in map(fit.data.prepared, range(len(GRAPHS))) if one.name == graph)
         self.seen.add((graph, len(rows)))
         return 1.0, self.strength * np.argsort(np.argsort(prepared.runtimes[rows]))
 

@@ -356,21 +356,15 @@ def test_a_fit_begun_on_npz_goes_on_with_packs(tree, tmp_path):
 
 
 def test_pages_of_packs_used_long_ago_are_given_back(tree, monkeypatch):
-    from tpugraphs.training import trainset
-
+    """What the store calls is looked at in test_store.py: here, that packs can bear it."""
     packs.pack_tree(tree)
-    monkeypatch.setattr(trainset, "MAPPED_BYTES", 1)
-    released = []
-    monkeypatch.setattr(trainset.Digits, "release", lambda self: None)
-    from tpugraphs.data.digits import CodedDigits
-
-    real = CodedDigits.release
-    monkeypatch.setattr(CodedDigits, "release", lambda self: (released.append(self), real(self)))
+    expected, _, _ = params(tg.open_collection("layout:xla:random", tree).train)
+    monkeypatch.setattr("tpugraphs.training.trainset.MAPPED_BYTES", 1)
+    released, real = [], _core.pack_release
+    monkeypatch.setattr(_core, "pack_release", lambda handle: (released.append(handle), real(handle)))
     weights, _, _ = params(tg.open_collection("layout:xla:random", tree).train)
     assert released
-    monkeypatch.undo()
-    again, _, _ = params(tg.open_collection("layout:xla:random", tree).train)
-    np.testing.assert_array_equal(weights, again)
+    np.testing.assert_array_equal(weights, expected)
 
 
 # ---- trees ------------------------------------------------------------------------------------------------

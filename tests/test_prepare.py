@@ -684,7 +684,7 @@ def test_a_graph_is_pruned_once_and_checked_once():
     pipeline = Pipeline([*LAYOUT, NODES]).fit(graphs)
     for graph in graphs:
         for part in (graph, graph.select(slice(0, 40))):  # which has the nodes of the whole
-            pipeline.apply(part, training=True)
+            pipeline.apply_measured(part)
             pipeline.apply(part)
     assert pipeline._core.counts == {"fitted": 3, "applied": 12, "pruned": 3, "checked": 3}
     new = small_graph(7)
@@ -692,9 +692,9 @@ def test_a_graph_is_pruned_once_and_checked_once():
     pipeline.apply(new)
     assert pipeline._core.counts["pruned"] == 4
     pipeline.fit([new])
-    assert len(pipeline._kept._known) == 4
+    assert len(pipeline._kept) == 4
     del new
-    assert before() is None and len(pipeline._kept._known) == 3  # nothing of a graph outlives it
+    assert before() is None and len(pipeline._kept) == 3  # nothing of a graph outlives it
 
 
 def test_what_pruning_kept_is_used_for_that_graph_alone():

@@ -331,7 +331,7 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
 
     class Watch(Callback):
         def on_step(self, fit):
-            kept.append((fit.store.bytes, len(fit.store.made)))
+            kept.append((fit.data._store.nbytes, len(fit.data._store)))
 
     results = []
     for limit in (trainset.CACHE_BYTES, 200_000):

@@ -105,7 +105,7 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
     assert len(reads) == 1
     for digits, prepare in (
         (lazy._digits.stored(), lambda: ranker.pipeline.apply(lazy)),
-        (given, lambda: ranker.pipeline.apply(lazy, configs=False).with_configs((given, None))),
+        (given, lambda: ranker.pipeline.apply(lazy, configs=False).with_configs(given, None)),
     ):
         before = sys.getrefcount(digits)
         prepared = prepare()
@@ -115,9 +115,9 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
 def test_memory_of_a_graph_goes_with_it(ranker):
     mine = small_graph(3)
     ranker.predict(mine)
-    assert ranker.network.last._kept is not None
+    assert len(ranker.network.last) == 1
     del mine
-    assert ranker.network.last._kept is None
+    assert len(ranker.network.last) == 0
 
 
 # Memory, progress, Ctrl-C

@@ -11,7 +11,6 @@ from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs import _core
-from tpugraphs.network.scoring import score
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import get_recipe
 from tpugraphs.training import CHECKPOINT, Callback
@@ -62,7 +61,7 @@ def test_every_node_is_in_one_segment_and_edges_are_inside(count, nodes):
 @pytest.mark.parametrize("nodes", [3, 8, 13])
 def test_a_model_sees_the_segments_as_if_they_were_graphs(nodes):
     """Features, edges in their order, digits: every bit."""
-    graph = GRAPHS[2].select(np.arange(40))
+    graph = GRAPHS[2].select(np.arange(32))
     steps = [
         {"op": "embedding", "name": "o", "in": ["node_feat"], "out": "o", "attrs": {"source": "opcode"}},
         {"op": "config_linear", "name": "c", "in": ["o"], "out": "c", "attrs": {"out": 8, "column": 156}},
@@ -70,14 +69,17 @@ def test_a_model_sees_the_segments_as_if_they_were_graphs(nodes):
         {"op": "pool", "name": "p", "in": ["s"], "out": "p", "attrs": {"kind": "mean+max"}},
         {"op": "linear", "name": "y", "in": ["p"], "out": "scores", "attrs": {"out": 1}},
     ]
-    model, rows = _core.Model(steps, 3, node_features=140), np.arange(40)
+    model, rows = _core.Model(steps, 3, node_features=140), np.arange(32)
     found = prepared(graph, nodes)
     expected = [model.scores([(one, rows)])[0] for one in by_hand(graph, nodes)]
     for slate, one in zip(found.slates(rows), expected, strict=True):
         assert model.scores([slate])[0].tobytes() == one.tobytes()
-    assert (score(model, found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
-    others = found.with_configs((graph.config_digits[::-1].copy(), None))
-    assert (score(model, others, rows, 64, "f32") == score(model, found, rows[::-1].copy(), 64, "f32")).all()
+    assert (model.score_prepared(found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
+    others = found.with_configs(graph.config_digits[::-1].copy())
+    assert (
+        model.score_prepared(others, rows, 64, "f32")
+        == model.score_prepared(found, rows[::-1].copy(), 64, "f32")
+    ).all()
 
 
 def test_configs_of_packs_are_read_in_place(tmp_path):
@@ -202,7 +204,7 @@ def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
     r = small_ranker(
         **FIELDS, steps=8, configs=100, segment_keep=1.0, loss="ranknet", dropout=0.0, dedup="none"
     )
-    prepared = r.pipeline.fit([graph]).apply(graph, training=True)
+    prepared = r.pipeline.fit([graph]).apply_measured(graph)
     before = [r.model.scores([slate])[0] for slate in prepared.slates(np.arange(graph.num_configs))]
     history = r.fit(graph, verbose=False, callbacks=[watch]).history_
     table, scores = watch.scores[0]

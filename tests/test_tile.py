@@ -38,7 +38,7 @@ def test_losses_over_a_batch_compare_normalised_times_across_kernels(kernels):
     """As the fifth place trains: runtimes over normalizers, times the mean normalizer of the kernel, in float32."""
     chosen = kernels[2:5]
     r = tg.Ranker("fifth-tile", width=8, opcode_columns=4, token_columns=4, hidden=4, drop_edge=0.0)
-    prepared = [r.pipeline.fit(chosen).apply(g, training=True) for g in chosen]
+    prepared = [r.pipeline.fit(chosen).apply_measured(g) for g in chosen]
     rows = [np.arange(one.num_configs) for one in prepared]
     made = [one.measured / (one.normalizers / one.normalizers.mean()) / 1e6 for one in prepared]
     made = np.concatenate(made).astype(np.float32)
@@ -73,7 +73,7 @@ def test_the_order_that_is_learnt_is_that_of_normalised_runtimes():
     r = tg.Ranker("first-tile", steps=150, **SMALL)
     r.fit(g, verbose=False)
     assert tg.metrics.kendall_tau(r.predict(g), times(g)) > 0.7
-    prepared = r.pipeline.apply(g, training=True)
+    prepared = r.pipeline.apply_measured(g)
     assert (np.argsort(prepared.runtimes) == np.argsort(times(g))).all()
 
 

@@ -164,13 +164,13 @@ def test_length_in_steps_or_epochs():
 
 def test_collections_are_read_lazily_and_visited_once_per_epoch(monkeypatch):
     visited = []
-    real = trainset.Store.get
+    real = trainset.TrainingSet.prepared
 
     def get(self, index):
         visited.append(index)
         return real(self, index)
 
-    monkeypatch.setattr(trainset.Store, "get", get)
+    monkeypatch.setattr(trainset.TrainingSet, "prepared", get)
     split = Lazy(0, 1, 2, 3)
     small_ranker(steps=12).fit(split, verbose=False)
     epochs = [visited[i : i + 4] for i in (0, 4, 8)]
@@ -553,7 +553,7 @@ def test_graphs_in_files_and_in_memory_train_alike(tmp_path):
         if touch:
             assert len(graph.config_digits) == graph.num_configs
         pipeline = Pipeline(recipe.preprocessing(recipe.fields())).fit([graph])
-        prepared = pipeline.apply(graph, training=True)
+        prepared = pipeline.apply_measured(graph)
         assert graph._digits.in_file is not touch
         assert (prepared.kept is None) is not touch
         rows = np.array([0, 5, 9, 4_000, prepared.num_configs - 1])

@@ -1,7 +1,7 @@
 """Types of the C core. One section per room of csrc/py."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, final, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,10 @@ def safetensors_load(
 ) -> tuple[dict[str, str], dict[str, NDArray[Any]]]: ...
 
 # model
-_Slates = Sequence[tuple["Graph", NDArray[np.int64]]]
+_T = TypeVar("_T")
+_Slates = Sequence[
+    tuple["Graph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
+]
 _PerSlate = Sequence[NDArray[Any]]
 _Lists = dict[str, NDArray[Any] | None]
 
@@ -122,6 +125,59 @@ class Graph:
     ) -> Graph: ...
     def cut(self, nodes: int, /) -> tuple[Graph, ...]: ...
 
+@final
+class Prepared:
+    name: str
+    nodes: Graph
+    graph: Graph | None
+    cuts: tuple[Graph, ...]
+    mapped: Any
+    measured: NDArray[Any]
+    normalizers: NDArray[np.int64] | None
+    kept: NDArray[np.int64] | None
+    weights: NDArray[np.float32] | None
+    runtimes: NDArray[np.int64]
+    across: NDArray[np.int64]
+    by_runtime: NDArray[np.int64]
+    times: NDArray[Any]
+    num_configs: int
+    num_segments: int
+    num_nodes: int
+    nbytes: int
+    def __new__(
+        cls,
+        nodes: Graph,
+        name: str,
+        configs: bool = True,
+        measured: NDArray[Any] | None = None,
+        normalizers: NDArray[np.int64] | None = None,
+        kept: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
+        valid: NDArray[np.bool_] | None = None,
+        segments: int = 0,
+        mapped: Any = None,
+        nbytes: int = 0,
+    ) -> Prepared: ...
+    def slate(
+        self, rows: NDArray[np.int64], segment: int | None = None, /
+    ) -> tuple[Graph, NDArray[np.int64]]: ...
+    def slates(self, rows: NDArray[np.int64], /) -> list[tuple[Graph, NDArray[np.int64]]]: ...
+    def values(self, target: str, /) -> NDArray[np.float64]: ...
+    def with_configs(
+        self, digits: NDArray[np.int8] | None, config_feat: NDArray[np.float32] | None = None, /
+    ) -> Prepared: ...
+
+@final
+class Store:
+    nbytes: int
+    def __new__(cls, nbytes: int = -1, mapped: int = -1) -> Store: ...
+    def __len__(self) -> int: ...
+    def get(self, key: Any, /) -> Any: ...
+    def put(self, key: Any, value: _T, nbytes: int = 0, /) -> _T: ...
+    def clear(self) -> None: ...
+
+def target_names() -> tuple[str, ...]: ...
+def target_values(times: NDArray[np.float64], target: str, /) -> NDArray[np.float64]: ...
 def config_table(
     node_feat: NDArray[np.float32],
     graph_feat: NDArray[np.float32] | None,
@@ -168,6 +224,7 @@ class Prepare:
         graph_feat: NDArray[np.float32] | None,
         config_feat: NDArray[np.float32] | None,
         extra: NDArray[np.float32] | None = None,
+        name: str | None = None,
         /,
     ) -> Any: ...
     def finish(self) -> None: ...
@@ -184,6 +241,7 @@ class Prepare:
         configs: bool = True,
         kept: Any = None,
         digit_rows: int = 0,
+        name: str | None = None,
     ) -> Graph: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...
@@ -225,6 +283,14 @@ class Model:
         inputs: dict[str, _PerSlate] | None = None,
         workspace: Workspace | None = None,
     ) -> list[NDArray[np.float32]]: ...
+    def score_prepared(
+        self,
+        prepared: Prepared,
+        rows: NDArray[np.int64],
+        most: int,
+        precision: str = "f32",
+        done: Callable[[int], object] | None = None,
+    ) -> NDArray[np.float32]: ...
     def run(
         self,
         slates: _Slates,
@@ -262,7 +328,7 @@ class Trainer:
     def gradients(
         self,
         slates: _Slates,
-        targets: _PerSlate | dict[str, _PerSlate],
+        targets: _PerSlate | dict[str, _PerSlate] | tuple[str | None, bool],
         losses: list[dict[str, Any]],
         step: int = 1,
         seed: int = 0,
@@ -276,7 +342,7 @@ class Trainer:
     def gradients(
         self,
         slates: _Slates,
-        targets: _PerSlate | dict[str, _PerSlate],
+        targets: _PerSlate | dict[str, _PerSlate] | tuple[str | None, bool],
         losses: list[dict[str, Any]],
         step: int = 1,
         seed: int = 0,
@@ -290,7 +356,7 @@ class Trainer:
     def step(
         self,
         slates: _Slates,
-        targets: _PerSlate | dict[str, _PerSlate],
+        targets: _PerSlate | dict[str, _PerSlate] | tuple[str | None, bool],
         losses: list[dict[str, Any]],
         optimizer: dict[str, Any],
         seed: int = 0,

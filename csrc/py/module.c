@@ -96,7 +96,7 @@ static int module_exec(PyObject *module) {
     PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,     tg_config_methods, tg_feature_methods,
                             tg_graph_methods,   tg_rank_methods,    tg_optim_methods,  tg_model_methods,
                             tg_product_methods, tg_file_methods,    tg_pack_methods,   tg_check_methods,
-                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods};
+                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,   tg_store_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
@@ -108,6 +108,7 @@ static int module_exec(PyObject *module) {
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     tg_state *state = PyModule_GetState(module);
     Py_VISIT(state->graph);
+    Py_VISIT(state->prepared);
     Py_VISIT(state->model);
     Py_VISIT(state->workspace);
     return 0;
@@ -116,6 +117,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg) {
 static int clear(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
     Py_CLEAR(state->graph);
+    Py_CLEAR(state->prepared);
     Py_CLEAR(state->model);
     Py_CLEAR(state->workspace);
     return 0;

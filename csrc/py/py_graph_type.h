@@ -23,15 +23,4 @@ tg_py_graph *tg_py_graph_new(PyTypeObject *type, int digit_rows);
 /* The configs of a graph that has none, either of which may be None; 0, or -1 with an exception. */
 int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat);
 
-/* A batch made from a Python sequence of (Graph, rows) pairs. */
-typedef struct tg_py_batch {
-    PyObject *items; /* tuple that keeps the pairs alive */
-    tg_entry *entries;
-    int n;
-    int64_t total; /* configs in all */
-} tg_py_batch;
-int tg_py_batch_init(tg_py_batch *batch, const tg_state *state,
-                     PyObject *slates); /* 0, or -1 with an exception */
-void tg_py_batch_free(tg_py_batch *batch);
-
 #endif

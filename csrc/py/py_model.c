@@ -205,6 +205,78 @@ static PyObject *model_scores(PyObject *object, PyObject *args, PyObject *kwargs
     return result;
 }
 
+/* Report progress to Python: not 0 if that raised. */
+static int report_done(void *function, int64_t configs) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *result = PyObject_CallFunction(function, "L", (long long)configs);
+    Py_XDECREF(result);
+    PyGILState_Release(gil);
+    return result == NULL;
+}
+
+/* scores (n) of rows of a prepared graph, all of whose parts are graphs that the model takes. */
+static int score_prepared(tg_py_model *self, tg_py_workspace *ws, tg_py_prepared *of, PyArrayObject *rows,
+                          tg_scoring *how, float *scores) {
+    const Py_ssize_t cuts = PyTuple_Size(of->cuts), n = cuts > 0 ? cuts : 1;
+    const tg_graph **graphs = malloc((size_t)n * sizeof *graphs);
+    if (graphs == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int status = begin_reading(self);
+    for (Py_ssize_t i = 0; status == 0 && i < n; i++) {
+        tg_py_graph *part = tg_py_part(of, i);
+        if (part == NULL) status = -1;
+        else graphs[i] = &part->graph;
+    }
+    if (status == 0) {
+        tg_error err;
+        poll_context context = {self, self->cancels};
+        tg_cancel cancel = {poll_model, &context, 0};
+        how->cancel = &cancel;
+        how->workspace = &ws->workspace;
+        tg_status done;
+        Py_BEGIN_ALLOW_THREADS
+        done = tg_network_scores(self->model, graphs, (int)n, TG_I64(rows), (int64_t)PyArray_SIZE(rows), how,
+                                 scores, &err);
+        Py_END_ALLOW_THREADS
+        self->readers--;
+        if (done != TG_OK) {
+            tg_raise_about(&err, of->name);
+            status = -1;
+        }
+    }
+    free(graphs);
+    return status;
+}
+
+/* score_prepared(prepared, rows, most, precision="f32", done=None) -> scores (n,) */
+static PyObject *model_score(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"prepared", "rows", "most", "precision", "done", NULL};
+    tg_py_model *self = (tg_py_model *)object;
+    PyObject *prepared, *given, *done = Py_None;
+    const char *precision = "f32";
+    long long most;
+    npy_intp n[1] = {-1};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OL|sO:score_prepared", names,
+                                     tg_state_of(object)->prepared, &prepared, &given, &most, &precision,
+                                     &done))
+        return NULL;
+    if (most < 1) return PyErr_Format(PyExc_ValueError, "most: expected at least 1, got %lld", most);
+    tg_scoring how = {.most = most, .precision = tg_py_precision(precision, 0), .context = done};
+    if (done != Py_None) how.done = report_done;
+    PyArrayObject *rows = how.precision < 0 ? NULL : tg_array(given, "rows", NPY_INT64, 1, n, "(n,)");
+    PyObject *stored = rows == NULL ? NULL : tg_py_stored_rows((tg_py_prepared *)prepared, given);
+    PyArrayObject *scores = stored == NULL ? NULL : tg_new_array(NPY_FLOAT32, 1, n);
+    tg_py_workspace *ws = scores == NULL ? NULL : tg_py_take_workspace(self, NULL);
+    if (ws == NULL || score_prepared(self, ws, (tg_py_prepared *)prepared, (PyArrayObject *)stored, &how,
+                                     TG_F32(scores)) < 0)
+        Py_CLEAR(scores);
+    if (ws != NULL) tg_py_return_workspace(self, ws, NULL);
+    Py_XDECREF(stored);
+    return (PyObject *)scores;
+}
+
 static PyObject *model_run(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"slates", "outputs", "inputs", "precision", "workspace", NULL};
     tg_py_model *self = (tg_py_model *)object;
@@ -381,6 +453,10 @@ static PyGetSetDef model_getset[] = {
 static PyMethodDef model_methods[] = {
     {"scores", (PyCFunction)(void (*)(void))model_scores, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("List of (C,) float32 scores, one per slate.")},
+    {"score_prepared", (PyCFunction)(void (*)(void))model_score, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("score_prepared(prepared, rows (n,), most, precision='f32', done=None) -> (n,) float32: "
+               "scores of configs "
+               "of a Prepared, at most `most` in a pass; done(number) is called after every pass.")},
     {"run", (PyCFunction)(void (*)(void))model_run, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("{name: list of arrays} of any slots.")},
     {"input_gradients", (PyCFunction)(void (*)(void))model_input_gradients, METH_VARARGS | METH_KEYWORDS,
@@ -431,7 +507,8 @@ static PyType_Spec workspace_spec = {.name = "tpugraphs._core.Workspace",
 
 int tg_add_model_types(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
-    if (tg_add_graph_type(module) < 0) return -1;
+    if (tg_add_graph_type(module) < 0 || tg_add_prepared_type(module) < 0 || tg_add_store_type(module) < 0)
+        return -1;
     if (tg_add_type(module, &model_spec, "Model", &state->model) < 0) return -1;
     return tg_add_type(module, &workspace_spec, "Workspace", &state->workspace);
 }

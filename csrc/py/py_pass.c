@@ -34,8 +34,7 @@ void tg_py_pass_free(tg_py_pass *p) {
 
 /* ---- the batch ---- */
 
-/* The precision called `name`, or -1 with an exception. */
-static int parse_precision(const char *name, int training) {
+int tg_py_precision(const char *name, int training) {
     const int precision = tg_find_precision(name);
     if (precision < 0 || (training && precision == TG_INT8)) {
         PyErr_Format(PyExc_ValueError, "precision: expected %s, got '%s'",
@@ -65,7 +64,7 @@ static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
 int tg_py_pass_init(tg_py_pass *p, const tg_state *state, const tg_model *model, PyObject *slates,
                     const char *precision, int training) {
     memset(p, 0, sizeof *p);
-    const int found = parse_precision(precision, training);
+    const int found = tg_py_precision(precision, training);
     if (found < 0 || tg_py_batch_init(&p->batch, state, slates) < 0) return -1;
     p->pass = (tg_pass){.n_entries = p->batch.n,
                         .entries = p->batch.entries,
@@ -304,9 +303,77 @@ static void *gather(tg_py_pass *p, PyObject *arrays, const char *name, int typen
     return all;
 }
 
-static int take_targets(tg_py_pass *p, PyObject *targets) {
+/* What a slate's prepared graph has of `which`, or 1 where it has no weights: to (C), in the order of the rows. */
+static int take_made(const tg_py_pass *p, const tg_state *state, int i, tg_made which, char *to,
+                     size_t size) {
+    const int64_t *rows;
+    tg_py_prepared *prepared = tg_py_batch_prepared(&p->batch, state, i, &rows);
+    PyArrayObject *made = prepared == NULL ? NULL : tg_py_made(prepared, which);
+    if (made == NULL) return -1;
+    const char *from = PyArray_BYTES(made);
+    for (int32_t c = 0; c < p->batch.entries[i].C; c++) {
+        if (rows[c] < 0 || rows[c] >= prepared->C) {
+            PyErr_Format(PyExc_ValueError, "rows: expected 0..%lld, got %lld", (long long)prepared->C - 1,
+                         (long long)rows[c]);
+            return -1;
+        }
+        memcpy(to + (size_t)c * size, from + (size_t)rows[c] * size, size);
+    }
+    return 0;
+}
+
+static void *gather_made(tg_py_pass *p, const tg_state *state, tg_made which) {
+    char *all = own(p, (size_t)p->batch.total * sizeof(int64_t)), *at = all;
+    for (int i = 0; all != NULL && i < p->batch.n; i++) {
+        if (take_made(p, state, i, which, at, sizeof(int64_t)) < 0) return NULL;
+        at += (size_t)p->batch.entries[i].C * sizeof(int64_t);
+    }
+    return all;
+}
+
+/* Weights of all slates, 1 where one has none; NULL if none has any, or with an exception. */
+static float *gather_weights(tg_py_pass *p, const tg_state *state) {
+    float *all = NULL, *at;
+    const int64_t *rows;
+    for (int i = 0; all == NULL && i < p->batch.n; i++) {
+        const tg_py_prepared *prepared = tg_py_batch_prepared(&p->batch, state, i, &rows);
+        if (prepared == NULL) return NULL;
+        if (prepared->weights != Py_None && (all = own(p, (size_t)p->batch.total * sizeof *all)) == NULL)
+            return NULL;
+    }
+    at = all;
+    for (int i = 0; all != NULL && i < p->batch.n; i++) {
+        PyObject *weights = tg_py_batch_prepared(&p->batch, state, i, &rows)->weights;
+        for (int32_t c = 0; c < p->batch.entries[i].C; c++)
+            *at++ = weights == Py_None ? 1.0f : TG_F32((PyArrayObject *)weights)[rows[c]];
+    }
+    return all;
+}
+
+/* `of` is (value, across): the targets of prepared graphs. */
+static int prepared_targets(tg_py_pass *p, const tg_state *state, PyObject *of) {
+    tg_targets *t = &p->pass.targets;
+    const char *value;
+    int across;
+    if (!PyArg_ParseTuple(of, "zp;targets must be (value, across)", &value, &across)) return -1;
+    const int target = value == NULL ? 0 : tg_py_target(value);
+    if (target < 0) return -1;
+    t->order =
+        gather_made(p, state, across ? TG_MADE_ACROSS : TG_MADE_ORDER); /* which checks the rows, too */
+    if (t->order == NULL) return -1;
+    if (value != NULL && (t->value = gather_made(p, state, (tg_made)(TG_MADE_VALUES + target))) == NULL)
+        return -1;
+    if ((tg_losses_need(&p->losses) & TG_NEED_TIME) &&
+        (t->time = gather_made(p, state, TG_MADE_TIMES)) == NULL)
+        return -1;
+    t->weight = gather_weights(p, state);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_targets(tg_py_pass *p, const tg_state *state, PyObject *targets) {
     tg_targets *t = &p->pass.targets;
     const unsigned need = tg_losses_need(&p->losses);
+    if (PyTuple_Check(targets)) return prepared_targets(p, state, targets);
     if (!PyDict_Check(targets))
         return (t->order = gather(p, targets, "runtimes", NPY_INT64, sizeof(int64_t))) == NULL ? -1 : 0;
     PyObject *order = PyDict_GetItemString(targets, "order"), *value = PyDict_GetItemString(targets, "value"),
@@ -360,7 +427,8 @@ static int take_lists(tg_py_pass *p, PyObject *dict) {
     return 0;
 }
 
-int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObject *lists, uint64_t key) {
+int tg_py_pass_losses(tg_py_pass *p, const tg_state *state, PyObject *losses, PyObject *targets,
+                      PyObject *lists, uint64_t key) {
     if (tg_py_losses(losses, &p->losses) < 0) return -1;
     for (int t = 0; t < p->losses.n; t++) { /* functions that the list may lose while the pass runs */
         PyObject *own = p->losses.term[t].context;
@@ -368,7 +436,7 @@ int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObje
         p->keep[p->n_keep] = own;
         p->n_keep += own != NULL;
     }
-    if (take_targets(p, targets) < 0) return -1;
+    if (take_targets(p, state, targets) < 0) return -1;
     p->losses.key = p->pass.key = key;
     p->pass.losses = &p->losses;
     return lists == NULL || lists == Py_None ? 0 : take_lists(p, lists);

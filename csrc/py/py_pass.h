@@ -2,7 +2,7 @@
 #ifndef TG_PY_PASS_H
 #define TG_PY_PASS_H
 
-#include "py/py_graph_type.h"
+#include "py/py_batch.h"
 
 #include "model/run.h"
 
@@ -25,9 +25,12 @@ typedef struct tg_py_pass {
     PyObject *unique_of;   /* list of (K,C) int32, or NULL */
     PyObject *keep[6 + TG_MAX_LOSSES];
     int n_keep;
-    void *owned[6]; /* free() */
+    void *owned[8]; /* free() */
     int n_owned;
 } tg_py_pass;
+
+/* The precision called `name`, or -1 with an exception; int8 is for scoring only. */
+int tg_py_precision(const char *name, int training);
 
 /* The batch, checked against the model: 0, or -1 with an exception. tg_py_pass_free in any case. */
 int tg_py_pass_init(tg_py_pass *p, const tg_state *state, const tg_model *model, PyObject *slates,
@@ -42,9 +45,11 @@ int tg_py_pass_fetch(tg_py_pass *p, const tg_model *model, PyObject *names);
 int tg_py_pass_scores(tg_py_pass *p, const tg_model *model);
 /* Names of inputs whose gradients are wanted, "digits" among them. */
 int tg_py_pass_gradients(tg_py_pass *p, const tg_model *model, PyObject *names);
-/* Targets: a list of int64 arrays, one per slate, their exact order; or a dict of such lists, "order", "value"
-   (float64) and "weight" (float32). Lists: a dict "offsets", "index", "scale", "shift", or NULL. */
-int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObject *lists, uint64_t key);
+/* Targets: a list of int64 arrays, one per slate, their exact order; or a dict of such lists, "order", "value" (float64),
+   "weight" (float32) and "time" (float64); or, of prepared graphs, (name of the value or None, whether their order counts
+   across graphs). Lists: a dict "offsets", "index", "scale", "shift", or NULL. */
+int tg_py_pass_losses(tg_py_pass *p, const tg_state *state, PyObject *losses, PyObject *targets,
+                      PyObject *lists, uint64_t key);
 /* Gradients of the scores to start from, one array per slate. */
 int tg_py_pass_start(tg_py_pass *p, PyObject *dscores);
 /* (number, parts), or NULL for the whole batch. */

@@ -122,12 +122,13 @@ static void prepare_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None) -> kept */
+/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, name=None) -> kept */
 static PyObject *fit(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
     PyObject *a[7] = {NULL};
+    PyObject *name = Py_None;
     tg_stored stored;
-    if (!PyArg_ParseTuple(args, "OOOOOO|O:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &a[6]) ||
+    if (!PyArg_ParseTuple(args, "OOOOOO|OO:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &a[6], &name) ||
         take_stored(a, &stored) < 0)
         return NULL;
     tg_kept *kept;
@@ -144,7 +145,7 @@ static PyObject *fit(PyObject *object, PyObject *args) {
     leave(self);
     if (status == TG_OK) return capsule;
     Py_DECREF(capsule);
-    return tg_raise(&err, NULL);
+    return tg_raise_about(&err, name);
 }
 
 /* finish() */
@@ -160,17 +161,18 @@ static PyObject *finish(PyObject *object, PyObject *unused) {
 }
 
 /* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, digits=None,
-   configs=True, kept=None, digit_rows=0) -> Graph */
+   configs=True, kept=None, digit_rows=0, name=None) -> Graph */
 static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"node_feat",  "node_opcode", "edge_index", "config_nodes",
-                            "graph_feat", "config_feat", "extra",      "digits",
-                            "configs",    "kept",        "digit_rows", NULL};
+    static char *names[] = {"node_feat",   "node_opcode", "edge_index", "config_nodes", "graph_feat",
+                            "config_feat", "extra",       "digits",     "configs",      "kept",
+                            "digit_rows",  "name",        NULL};
     py_prepare *self = (py_prepare *)object;
     PyObject *a[7] = {NULL}, *digits = Py_None, *capsule = Py_None;
     int configs = 1, digit_rows = 0;
+    PyObject *name = Py_None;
     tg_stored stored;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OOpOi:apply", names, &a[0], &a[1], &a[2], &a[3],
-                                     &a[4], &a[5], &a[6], &digits, &configs, &capsule, &digit_rows) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OOpOiO:apply", names, &a[0], &a[1], &a[2], &a[3],
+                                     &a[4], &a[5], &a[6], &digits, &configs, &capsule, &digit_rows, &name) ||
         take_stored(a, &stored) < 0)
         return NULL;
     tg_kept *kept = NULL;
@@ -189,7 +191,7 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0))
         return (PyObject *)graph;
     Py_DECREF((PyObject *)graph);
-    return status == TG_OK ? NULL : tg_raise(&err, NULL);
+    return status == TG_OK ? NULL : tg_raise_about(&err, name);
 }
 
 static void free_rows(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL)); }
@@ -295,14 +297,14 @@ static PyObject *get_counts(PyObject *object, void *unused) {
 
 static PyMethodDef methods[] = {
     {"fit", fit, METH_VARARGS,
-     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None): "
-               "add one "
-               "graph to the fit, or begin a new one after finish. Returns what pruning kept of it.")},
+     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, "
+               "name=None): add one graph to the fit, or begin a new one after finish. Returns what pruning "
+               "kept of it. The name is that in errors.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None "
                "(N, X), "
-               "digits=None, configs=True, kept=None, digit_rows=0) -> Graph")},
+               "digits=None, configs=True, kept=None, digit_rows=0, name=None) -> Graph")},
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},

@@ -65,7 +65,8 @@ static int prepare(py_trainer *self, const train_args *a, tg_py_pass *p) {
     const uint64_t key = tg_key(tg_key(a->seed, 0xd409), (uint64_t)a->step);
     if (tg_py_pass_init(p, tg_state_of((PyObject *)self), m, a->slates, a->precision, 1) < 0 ||
         tg_py_pass_feed(p, m, a->inputs) < 0 || tg_py_pass_scores(p, m) < 0 ||
-        tg_py_pass_losses(p, a->losses, a->targets, a->lists, key) < 0 || tg_py_pass_part(p, a->part) < 0)
+        tg_py_pass_losses(p, tg_state_of((PyObject *)self), a->losses, a->targets, a->lists, key) < 0 ||
+        tg_py_pass_part(p, a->part) < 0)
         return -1;
     if (a->of != NULL && a->of != Py_None && tg_py_pass_gradients(p, m, a->of) < 0) return -1;
     p->pass.grads = self->vectors[0];

@@ -5,6 +5,13 @@
 #include <string.h>
 
 PyObject *tg_raise(const tg_error *err, const char *file) {
+    PyObject *name = file == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(file);
+    if (name != NULL) tg_raise_about(err, name);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+PyObject *tg_raise_about(const tg_error *err, PyObject *name) {
     if (err->code == TG_E_CANCELLED && PyErr_Occurred()) return NULL;
     if (err->code == TG_E_MEMORY) {
         PyErr_SetString(PyExc_MemoryError, err->message);
@@ -15,8 +22,7 @@ PyObject *tg_raise(const tg_error *err, const char *file) {
     /* texts are cut to fit their fields, maybe inside a character */
     const char *texts[4] = {err->message, err->field, err->found, err->expected};
     PyObject *words[4], *exception = NULL;
-    PyObject *name = file == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(file);
-    int fine = name != NULL;
+    int fine = 1;
     for (int i = 0; i < 4; i++) {
         words[i] = PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
         fine &= words[i] != NULL;
@@ -25,7 +31,6 @@ PyObject *tg_raise(const tg_error *err, const char *file) {
         exception = PyObject_CallMethod(module, "from_core", "iiOOOOO", (int)err->code, err->sys_errno,
                                         words[0], words[1], words[2], words[3], name);
     for (int i = 0; i < 4; i++) Py_XDECREF(words[i]);
-    Py_XDECREF(name);
     Py_DECREF(module);
     if (exception == NULL) return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);

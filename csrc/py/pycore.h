@@ -19,7 +19,7 @@
 
 /* What one import of the core owns: the state of its module. */
 typedef struct tg_state {
-    PyTypeObject *graph, *model, *workspace;
+    PyTypeObject *graph, *prepared, *model, *workspace;
 } tg_state;
 
 /* The state of the module that the type of `object`, one of the core's own, belongs to. */
@@ -28,6 +28,8 @@ tg_state *tg_state_of(PyObject *object);
 /* Raise the tpugraphs exception for `err`; `file` (may be NULL) names the file it is about. Returns NULL.
    For TG_E_CANCELLED the pending Python exception (KeyboardInterrupt) is kept. */
 PyObject *tg_raise(const tg_error *err, const char *file);
+/* The same about a file or a graph of that name, text of Python or None. */
+PyObject *tg_raise_about(const tg_error *err, PyObject *name);
 
 /* `object` as a C-contiguous, aligned array of `typenum` with `ndim` dimensions. dims[i] >= 0 is demanded,
    -1 takes any length (filled in). `shape` is the shape as the docs write it, e.g. "(N, 140)".
@@ -80,7 +82,7 @@ tg_cancel tg_python_cancel(void);
 /* Each room's table of functions and its types; module.c adds them all. */
 extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_config_methods[], tg_feature_methods[],
     tg_graph_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[], tg_product_methods[],
-    tg_file_methods[], tg_pack_methods[], tg_check_methods[], tg_hlo_methods[];
+    tg_file_methods[], tg_pack_methods[], tg_check_methods[], tg_hlo_methods[], tg_store_methods[];
 int tg_add_model_types(PyObject *module);
 
 #define TG_F32(a) ((float *)PyArray_DATA(a))

@@ -91,40 +91,69 @@ void tg_network_free(tg_model *model) { tg_model_free(model); }
 
 /* ---- scores ---- */
 
-static tg_status score_chunk(const tg_model *model, tg_workspace *ws, const tg_entry *entry, int precision,
-                             float *scores, tg_error *err) {
-    tg_pass pass = {.n_entries = 1, .entries = entry, .scores = scores, .parts = 1};
-    pass.precision = (tg_precision)precision;
-    tg_status status = tg_model_run(model, ws, &pass, err);
-    for (int32_t i = 0; status == TG_OK && i < entry->C; i++)
+/* One pass over one of the graphs; `to` (C). */
+static tg_status run_pass(const tg_model *model, const tg_scoring *how, const tg_entry *entry, float *to,
+                          tg_error *err) {
+    tg_pass pass = {.n_entries = 1, .entries = entry, .scores = to, .parts = 1, .cancel = how->cancel};
+    pass.precision = (tg_precision)how->precision;
+    return tg_model_run(model, how->workspace, &pass, err);
+}
+
+/* The sums over all graphs; `part` (C) is free for use. */
+static tg_status score_chunk(const tg_model *model, const tg_scoring *how, const tg_graph *const *graphs,
+                             int n_graphs, const int64_t *rows, int32_t C, float *part, float *scores,
+                             tg_error *err) {
+    tg_status status = TG_OK;
+    for (int g = 0; status == TG_OK && g < n_graphs; g++) {
+        const tg_entry entry = {graphs[g], rows, C};
+        status = run_pass(model, how, &entry, g == 0 ? scores : part, err);
+        for (int32_t i = 0; status == TG_OK && g > 0 && i < C; i++) scores[i] += part[i];
+    }
+    for (int32_t i = 0; status == TG_OK && i < C; i++)
         if (!isfinite(scores[i]))
-            status =
-                tg_fail(err, TG_E_DATA,
-                        "the score of config %lld is %g: the ranker's weights are not usable; train again, "
-                        "with a smaller learning_rate",
-                        (long long)entry->rows[i], (double)scores[i]);
+            return tg_fail(err, TG_E_NOT_FINITE,
+                           "the score of config %lld is %g: the ranker's weights are not usable; train "
+                           "again, with a smaller learning_rate",
+                           (long long)rows[i], (double)scores[i]);
     return status;
 }
 
-tg_status tg_network_scores(const tg_model *model, const tg_graph *graph, int64_t n, int64_t most,
-                            int precision, float *scores, tg_error *err) {
-    const char *lacks = tg_model_lacks(model, graph);
-    if (lacks != NULL)
-        return tg_fail(err, TG_E_DATA, "expected a graph of the kind that the ranker learnt from, found %s",
-                       lacks);
-    const int64_t chunk = tg_network_chunk(model, most, graph->N), chunks = (n + chunk - 1) / chunk;
-    int64_t *rows = malloc((size_t)least(n, chunk) * sizeof *rows + 1);
-    if (rows == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)chunk);
-    tg_workspace ws = {0};
+static tg_status score_chunks(const tg_model *model, const tg_scoring *how, const tg_graph *const *graphs,
+                              int n_graphs, const int64_t *given, int64_t n, int64_t chunk, int64_t *rows,
+                              float *part, float *scores, tg_error *err) {
+    const int64_t chunks = (n + chunk - 1) / chunk;
     tg_status status = TG_OK;
     for (int64_t i = 0, begin = 0; status == TG_OK && i < chunks; i++) {
         const int64_t size = n / chunks + (i < n % chunks); /* the first n % chunks have one more */
-        for (int64_t j = 0; j < size; j++) rows[j] = begin + j;
-        const tg_entry entry = {graph, rows, (int32_t)size};
-        status = score_chunk(model, &ws, &entry, precision, scores + begin, err);
+        for (int64_t j = 0; given == NULL && j < size; j++) rows[j] = begin + j;
+        status = score_chunk(model, how, graphs, n_graphs, given == NULL ? rows : given + begin,
+                             (int32_t)size, part, scores + begin, err);
+        if (status == TG_OK && how->done != NULL && how->done(how->context, size) != 0)
+            status = tg_fail(err, TG_E_CANCELLED, "stopped");
         begin += size;
     }
+    return status;
+}
+
+tg_status tg_network_scores(const tg_model *model, const tg_graph *const *graphs, int n_graphs,
+                            const int64_t *rows, int64_t n, const tg_scoring *how, float *scores,
+                            tg_error *err) {
+    for (int g = 0; g < n_graphs; g++) {
+        const char *lacks = tg_model_lacks(model, graphs[g]);
+        if (lacks != NULL)
+            return tg_fail(err, TG_E_DATA,
+                           "expected a graph of the kind that the ranker learnt from, found %s", lacks);
+    }
+    const int64_t chunk = least(n, tg_network_chunk(model, how->most, graphs[0]->N));
+    int64_t *some = malloc((size_t)chunk * (sizeof *some + sizeof *scores) + 1);
+    if (some == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)chunk);
+    tg_workspace ws = {0};
+    tg_scoring own = *how;
+    if (own.workspace == NULL) own.workspace = &ws;
+    const tg_status status = n == 0 ? TG_OK
+                                    : score_chunks(model, &own, graphs, n_graphs, rows, n, chunk, some,
+                                                   (float *)(some + chunk), scores, err);
     tg_workspace_free(&ws);
-    free(rows);
+    free(some);
     return status;
 }

@@ -5,8 +5,10 @@
 #include "io/safetensors.h"
 #include "base/jsontree.h"
 
+struct tg_cancel;
 struct tg_graph;
 struct tg_model;
+struct tg_workspace;
 
 /* Columns of prepared graphs; a configurable node has `digits` of them, looked up in tables of `digit_rows`. */
 typedef struct tg_network_sizes {
@@ -28,9 +30,21 @@ const tg_tensor *tg_network_tensor(const tg_safetensors *file, const char *name,
    all its work on nodes once per pass. */
 int64_t tg_network_chunk(const struct tg_model *model, int64_t most, int64_t nodes);
 
-/* scores (n) of the first n configs of a prepared graph, in chunks of nearly equal size, at most tg_network_chunk. A
-   score that is not finite is a TG_E_DATA. */
-tg_status tg_network_scores(const struct tg_model *model, const struct tg_graph *graph, int64_t n,
-                            int64_t most, int precision, float *scores, tg_error *err);
+/* How configs are scored. */
+typedef struct tg_scoring {
+    int64_t most;                                /* configs of a pass, at most */
+    int precision;                               /* a tg_precision */
+    struct tg_workspace *workspace;              /* where passes run, or NULL */
+    struct tg_cancel *cancel;                    /* asked within passes, or NULL */
+    int (*done)(void *context, int64_t configs); /* told after every pass, or NULL; not 0: stop */
+    void *context;
+} tg_scoring;
+
+/* scores (n) of rows (n) of prepared graphs with the same configs, summed over the graphs in order: the segments of one,
+   or a single whole one. rows NULL: the first n. In chunks of nearly equal size, at most tg_network_chunk of the first
+   graph. A score that is not finite is a TG_E_NOT_FINITE. */
+tg_status tg_network_scores(const struct tg_model *model, const struct tg_graph *const *graphs, int n_graphs,
+                            const int64_t *rows, int64_t n, const tg_scoring *how, float *scores,
+                            tg_error *err);
 
 #endif

@@ -257,26 +257,26 @@ static tg_status take_configs(const tg_ranker *r, const tg_ranker_configs *c, tg
     return check_digits(r, c, stored->K, err);
 }
 
-/* scores (n) of the first n configs: of a graph in segments, the sums of theirs in order. All are cut into the chunks
-   that serve the first segment, the largest. */
-static tg_status score_segments(const tg_ranker *r, const tg_graph *g, int64_t n, float *scores,
-                                tg_error *err) {
+/* scores (n) of the first n configs: of a graph in segments, the sums of theirs in order. */
+static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n, float *scores,
+                               tg_error *err) {
+    const tg_scoring how = {.most = r->chunk, .precision = r->precision};
     const int64_t most = tg_program_segment(&r->program);
     const int32_t segments = most == 0 ? 1 : tg_segments(g->N, most);
-    if (segments == 1) return tg_network_scores(r->model, g, n, r->chunk, r->precision, scores, err);
-    const int64_t chunk = tg_network_chunk(r->model, r->chunk, tg_segment_nodes(g->N, most));
-    float *part = malloc((size_t)n * sizeof *part + 1);
-    tg_status status = part == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for scores") : TG_OK;
-    for (int32_t p = 0; status == TG_OK && p < segments; p++) {
-        tg_graph segment;
-        status = tg_graph_cut(&segment, g, most, p, err);
-        if (status != TG_OK) break;
-        float *to = p == 0 ? scores : part;
-        status = tg_network_scores(r->model, &segment, n, chunk, r->precision, to, err);
-        for (int64_t i = 0; status == TG_OK && p > 0 && i < n; i++) scores[i] += part[i];
-        tg_graph_free(&segment);
+    if (segments == 1) return tg_network_scores(r->model, &g, 1, NULL, n, &how, scores, err);
+    tg_graph *cut = calloc((size_t)segments, sizeof *cut);
+    const tg_graph **each = malloc((size_t)segments * sizeof *each);
+    tg_status status =
+        cut == NULL || each == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for segments") : TG_OK;
+    int32_t made = 0;
+    for (; status == TG_OK && made < segments; made++) {
+        status = tg_graph_cut(&cut[made], g, most, made, err);
+        each[made] = &cut[made];
     }
-    free(part);
+    if (status == TG_OK) status = tg_network_scores(r->model, each, segments, NULL, n, &how, scores, err);
+    for (int32_t i = 0; i < made; i++) tg_graph_free(&cut[i]);
+    free(each);
+    free(cut);
     return status;
 }
 
@@ -301,7 +301,7 @@ tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_r
     if (status == TG_OK && r->trees != NULL) return score_trees(r, &stored, configs, scores, err);
     if (status == TG_OK)
         status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
-    if (status == TG_OK) status = score_segments(r, &g, configs->count, scores, err);
+    if (status == TG_OK) status = score_network(r, &g, configs->count, scores, err);
     tg_graph_free(&g);
     return status;
 }

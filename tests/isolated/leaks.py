@@ -112,6 +112,28 @@ def model():
     tg.kernels.ratio_ranks(np.arange(1, 9), np.arange(2, 10))
 
 
+def store():
+    """Prepared graphs, with and without segments, and a store whose keys come and go."""
+    graph, rows, kept = _core.Graph(**models.graph_arrays(9, 6, 3, 11, 0)), np.arange(2), np.array([0, 3, 5])
+    core, kept_values = models.Trained(models.zoo(), 1, 11), _core.Store(nbytes=2)
+    whole = _core.Prepared(graph, "g", measured=np.array([3, 1, 2]), kept=kept, segments=4)
+    _ = whole.runtimes, whole.across, whole.times, whole.by_runtime, whole.values("percentile")
+    core.model.score_prepared(whole.with_configs(np.zeros((2, 3, 18), np.int8)), rows, 1, done=str)
+    core.trainer.gradients([(whole, rows, 1)], ("runtime", True), models.HINGE)
+    for _ in range(5):
+        kept_values.put(np.zeros(3), whole, 1)
+        kept_values.put(4, graph, 1)
+    for wrong in (
+        lambda: _core.Prepared(graph, "g", measured=np.ones(3, np.float32)),
+        lambda: core.model.score_prepared(whole, rows, 1, done=lambda count: int("x")),
+        lambda: core.model.scores([(whole, rows + 2)]),
+        lambda: core.trainer.gradients([(whole, rows)], ("speed", True), models.HINGE),
+        lambda: kept_values.put(3.5, graph),
+    ):
+        with contextlib.suppress(tg.Error, ValueError, TypeError):
+            wrong()
+
+
 def optimizer():
     w, g, moments = np.zeros(99, np.float32), np.ones(99, np.float32), np.zeros((2, 99), np.float32)
     groups = [(0, 9, 0.1, 0.0), (9, 99, 1.0, 0.1)]
@@ -260,6 +282,7 @@ WORK = {
     for f in (
         ops,
         model,
+        store,
         optimizer,
         data,
         bad_data,

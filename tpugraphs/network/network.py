@@ -13,10 +13,9 @@ from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
+from tpugraphs.network.scoring import SCORING, as_configs, check_precision
 from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.preprocess.pipeline import Pipeline
-from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
@@ -49,8 +48,10 @@ class Network:
         Optimizer steps taken since the weights were initialised or read.
     fitted : bool
         Whether the weights were trained or read.
-    last : PreparedCache
-        The graph that was prepared last.
+    last : _core.Store
+        The graph that was prepared last, while it lives.
+    judged : _core.Store
+        The graph that was last found to have measurements, while it lives.
     """
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
@@ -62,7 +63,7 @@ class Network:
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
-        self.last = PreparedCache()
+        self.last, self.judged = _new_caches()
 
     def take(self, fields: Any) -> None:
         """Take other values of fields that the model does not follow from."""
@@ -167,11 +168,12 @@ class Network:
 
     # Scoring
 
-    def prepare(self, graph: Graph, configs: bool = True) -> Prepared:
+    def prepare(self, graph: Graph, configs: bool = True) -> _core.Prepared:
         """Prepare a graph and keep it until the next one. Without `configs`, its configs are not read."""
-        known = self.last.get(graph)
+        known: _core.Prepared | None = self.last.get(graph)
         if known is None or (configs and known.graph is None):
-            known = self.last.keep(graph, self.pipeline.apply(graph, configs=configs))
+            known = self.pipeline.apply(graph, configs=configs)
+            self.last.put(graph, known, 1)
         return known
 
     def share_prepared(self, other: Network) -> bool:
@@ -193,7 +195,7 @@ class Network:
         if given is None:
             prepared, rows = self.prepare(graph), graph.row_numbers(configs)
         else:
-            prepared = self.prepare(graph, configs=False).with_configs(self.pipeline.configs(given))
+            prepared = self.prepare(graph, configs=False).with_configs(*self.pipeline.configs(given))
             rows = np.arange(prepared.num_configs)
         count = max(1, int(tta)) * rows.size
         with Progress(count, "predict", "config", verbose) as progress:
@@ -209,15 +211,16 @@ class Network:
 
     def score_rows(
         self,
-        prepared: Prepared,
+        prepared: _core.Prepared,
         rows: NDArray[np.int64],
         precision: str | None = None,
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunk = self.model.chunk_size(int(self.fields.chunk), prepared.num_nodes)
-        done = (lambda count: None) if progress is None else progress.update
-        return score(self.model, prepared, rows, chunk, precision or self.precision, done)
+        done = None if progress is None else progress.update
+        return self.model.score_prepared(
+            prepared, rows, int(self.fields.chunk), precision or self.precision, done
+        )
 
     # Files and copies (copy.deepcopy, worker processes): the model goes as its arrays
 
@@ -261,7 +264,13 @@ class Network:
         self.fitted, self.trained_steps = True, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_model", "_trainer", "last", *(["recipe"] if is_registered(self.recipe) else [])}
+        left_out = {
+            "_model",
+            "_trainer",
+            "last",
+            "judged",
+            *(["recipe"] if is_registered(self.recipe) else []),
+        }
         state = {name: v for name, v in vars(self).items() if name not in left_out}
         model, trainer = self._model, self._trainer
         arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
@@ -271,11 +280,17 @@ class Network:
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays, name = state.pop("arrays"), state.pop("recipe_name")
         recipe = state.pop("recipe", None) or get_recipe(name)
-        vars(self).update(state, recipe=recipe, _model=None, _trainer=None, last=PreparedCache())
+        vars(self).update(state, recipe=recipe, _model=None, _trainer=None)
+        self.last, self.judged = _new_caches()
         if "params" in arrays:
             self.model.params[:] = arrays.pop("params")
         for key, array in arrays.items():
             getattr(self.trainer, key)[:] = array
+
+
+def _new_caches() -> tuple[_core.Store, _core.Store]:
+    """Return stores that hold what was put there last."""
+    return _core.Store(nbytes=0), _core.Store(nbytes=0)
 
 
 def _read_by(terms: list[dict[str, Any]]) -> tuple[str, ...]:

@@ -1,31 +1,27 @@
-"""Scores of many configs: chunk by chunk, in memory that does not grow with their number."""
+"""What is scored and how: configs that are given as such, precisions."""
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, metrics
+from tpugraphs import metrics
 from tpugraphs.data import arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.data.graph import Graph, Rows
-from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.preprocess.prepared import Configs, Prepared
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.preprocess.pipeline import Configs
 
 __all__ = [
     "SCORING",
     "TRAINING",
-    "PreparedCache",
     "as_configs",
     "check_precision",
     "compare_precisions",
-    "score",
 ]
 
 #: Precisions of products that a ranker can be trained with.
@@ -59,63 +55,6 @@ def check_precision(precision: object, allowed: tuple[str, ...]) -> str:
     expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
     hint = "; int8 is for scoring only: predict(..., precision='int8')" if precision == "int8" else ""
     raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
-
-
-def score(
-    model: _core.Model,
-    prepared: Prepared,
-    rows: NDArray[np.int64],
-    chunk: int,
-    precision: str,
-    done: Callable[[int], object] = lambda count: None,
-) -> NDArray[np.float32]:
-    """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
-
-    Those of a graph in segments are the sums of theirs, in order. Memory is that of one segment.
-
-    Parameters
-    ----------
-    done : callable
-        Called with the number of configs after every chunk.
-    model : _core.Model
-        With its weights.
-    prepared : Prepared
-        The graph after preprocessing.
-    rows : (n,) int64
-        Which configs.
-    chunk : int
-        Most configs that are scored together.
-    precision : {"f32", "bf16", "int8"}
-        Of the operands of matrix products.
-
-    Returns
-    -------
-    (n,) float32
-        Smaller means predicted faster.
-
-    Raises
-    ------
-    Error
-        A score that is not a finite number.
-    KeyboardInterrupt
-        At Ctrl-C, from within a chunk.
-    """
-    scores = np.empty(rows.size, np.float32)
-    cuts = max(1, -(-rows.size // chunk))
-    for some, out in zip(np.array_split(rows, cuts), np.array_split(scores, cuts), strict=True):
-        if some.size == 0:
-            break
-        parts = (model.scores([slate], precision=precision)[0] for slate in prepared.slates(some))
-        part = functools.reduce(np.add, parts)
-        bad = np.flatnonzero(~np.isfinite(part))
-        if bad.size:
-            raise Error(
-                f"{prepared.name}: the score of config {int(some[bad[0]])} is {part[bad[0]]}: the "
-                "ranker's weights are not usable; train again, with a smaller learning_rate"
-            )
-        out[:] = part
-        done(some.size)
-    return scores
 
 
 def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
@@ -256,60 +195,3 @@ def compare_precisions(
         }
         for name, mine in scores.items()
     }
-
-
-class PreparedCache:
-    """Cache of the graph that was prepared last, as long as that graph lives.
-
-    Several threads may use it at once: the graph and its prepared form are one attribute.
-    """
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the graph that was kept."""
-        self._kept: tuple[weakref.ref[Any], Prepared] | None = None
-        self.measured = False
-
-    def get(self, graph: Graph) -> Prepared | None:
-        """Return what was kept of this graph, None if it was another.
-
-        Parameters
-        ----------
-        graph : Graph
-            Compared by identity.
-
-        Returns
-        -------
-        Prepared or None
-            What `keep` was given.
-        """
-        kept = self._kept
-        return kept[1] if kept is not None and kept[0]() is graph else None
-
-    def keep(self, graph: Graph, prepared: Prepared) -> Prepared:
-        """Keep a prepared graph instead of another, as long as the graph itself is in use.
-
-        Parameters
-        ----------
-        graph : Graph
-            What it was made of.
-        prepared : Prepared
-            What is kept.
-
-        Returns
-        -------
-        Prepared
-            The same.
-        """
-        self.clear()
-        me = weakref.ref(self)
-
-        def gone(which: weakref.ref[Any]) -> None:
-            cache = me()
-            if cache is not None and cache._kept is not None and cache._kept[0] is which:
-                cache.clear()
-
-        self._kept = weakref.ref(graph, gone), prepared
-        return prepared

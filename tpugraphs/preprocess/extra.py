@@ -12,7 +12,7 @@ from tpugraphs.data.extra import node_columns, with_extra
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 
-__all__ = ["STEP", "Columns", "Function", "check_columns", "of_nodes", "with_made"]
+__all__ = ["STEP", "Columns", "Function", "of_nodes", "with_made"]
 
 STEP = "extra-columns"  # of the preprocessing of layout and tile graphs
 Function = Callable[[Any], Mapping[str, Any]]
@@ -21,11 +21,17 @@ Columns = Sequence[Mapping[str, str]]  # name and kind, as the step has them
 
 def with_made(graph: Graph, function: Function) -> Graph:
     """Return a graph of any schema with the features that the function makes of it."""
-    return with_extra(graph, **_made(graph, function))
+    made = _made(graph, function)
+    return with_extra(graph, **made)
 
 
-def of_nodes(graph: Graph, function: Function) -> tuple[Columns, NDArray[np.float32]]:
-    """Return what the function makes of a layout or tile graph: columns, and their values (N, X)."""
+def of_nodes(
+    graph: Graph, function: Function, expected: Columns | None
+) -> tuple[Columns, NDArray[np.float32]]:
+    """Return what the function makes of a layout or tile graph: columns, and their values (N, X).
+
+    Raises DataError unless these are the `expected` columns; None: not known yet.
+    """
     made = _made(graph, function)
     others = [name for name in ("config", "graph") if made.get(name)]
     if others or not made.get("node"):
@@ -34,18 +40,15 @@ def of_nodes(graph: Graph, function: Function) -> tuple[Columns, NDArray[np.floa
             "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
         )
     values, columns = node_columns(graph, made["node"], made.get("kinds"))
-    return [{"name": column.name, "kind": column.kind} for column in columns], values
-
-
-def check_columns(graph: Graph, found: Columns, expected: Columns) -> None:
-    """Raise DataError unless the function made the columns of the step."""
-    if list(found) != list(expected):
-        told = [", ".join(f"{column['name']} ({column['kind']})" for column in c) for c in (expected, found)]
+    found: Columns = [{"name": column.name, "kind": column.kind} for column in columns]
+    if expected is not None and list(found) != list(expected):
+        texts = [", ".join(f"{c['name']} ({c['kind']})" for c in columns) for columns in (expected, found)]
         raise DataError(
-            f"extra: expected node features {told[0]}, found {told[1]}: the function must make the same "
+            f"extra: expected node features {texts[0]}, found {texts[1]}: the function must make the same "
             "columns of every graph",
-            file=str(graph.path or graph.name), field="extra", expected=told[0], found=told[1],
+            file=str(graph.path or graph.name), field="extra", expected=texts[0], found=texts[1],
         )  # fmt: skip
+    return found, values
 
 
 def _made(graph: Graph, function: Function) -> Mapping[str, Any]:

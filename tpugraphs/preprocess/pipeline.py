@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
@@ -27,34 +25,16 @@ from tpugraphs.preprocess.checks import (
     normalizers_of,
     ran_only,
 )  # fmt: skip
-from tpugraphs.preprocess.extra import STEP, Columns, Function, check_columns, of_nodes, with_made
-from tpugraphs.preprocess.prepared import Configs, Prepared
+from tpugraphs.preprocess.extra import STEP, Columns, Function, of_nodes, with_made
 from tpugraphs.system import tensorfile
 
-__all__ = ["Pipeline", "Sizes"]
+__all__ = ["Configs", "Pipeline", "Sizes"]
 
+#: Configs as the core takes them: digits (C, K, D) and features (C, T), or None.
+Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]
 Extra = tuple[Columns, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
 _NO_NODES = np.zeros(0, np.int64)
-
-
-class _Kept:
-    """Cache of what pruning kept of graphs that are still in memory, so that no graph is pruned twice."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
-
-    def get(self, graph: Graph) -> Any:
-        edges, nodes = graph.edge_index, graph.node_config_ids
-        known = self._known.get(id(edges))
-        return known[2] if known and known[0]() is edges and known[1]() is nodes else None
-
-    def keep(self, graph: Graph, kept: Any) -> None:
-        edges, nodes = graph.edge_index, graph.node_config_ids
-        if nodes is not None:
-            key, known = id(edges), self._known
-            gone = weakref.ref(edges, lambda _: known.pop(key, None))
-            known[key] = (gone, weakref.ref(nodes), kept)
 
 
 _STATE = ("steps", "kind", "schema", "_make", "has_edges", "extra")
@@ -117,7 +97,8 @@ class Pipeline:
         self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
-        self._core, self._kept = self._program(), _Kept()
+        self._core = self._program()
+        self._kept = _core.Store()  # what pruning kept of graphs, by their edges
 
     def _program(self) -> _core.Prepare:
         """Make the steps, nothing learnt yet; published graphs have all the same node features."""
@@ -229,8 +210,8 @@ class Pipeline:
         """
         core, begun = self._program(), self.kind == "graph" and self.known
         for given in graphs:
+            check_kind(given, self.kind)
             graph, extra = self._extended(given)
-            check_kind(graph, self.kind)
             if not begun and (self._make is not None or not self.known):
                 self._begin(graph, extra)
                 core = self._program()
@@ -239,22 +220,18 @@ class Pipeline:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
-            try:
-                self._kept.keep(graph, core.fit(*self._stored(graph, extra)))
-            except DataError as error:
-                raise arrays.with_file(error, _name(graph)) from None
+            self._kept.put(graph.edge_index, core.fit(*self._stored(graph, extra), _name(graph)))
         core.finish()
         self._core = core
         return self
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Return the graph with what a function of the user's own makes of it: in it, or for the core."""
+        """Add the features that a function of the user's makes: to the graph, or apart from it."""
         if self.extra is None:
             return graph, None
         if self.kind == "graph":
             return with_made(graph, self.extra), None
-        check_kind(graph, self.kind)
-        return graph, of_nodes(graph, self.extra)
+        return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
         """Make the steps that follow from the first graph."""
@@ -276,16 +253,8 @@ class Pipeline:
             getattr(graph, "node_config_ids", _NO_NODES),
             getattr(graph, "graph_feat", None),
             getattr(graph, "config_feat", None),
-            self._values(graph, extra),
+            None if extra is None else extra[1],
         )
-
-    def _values(self, graph: Graph, extra: Extra | None) -> NDArray[np.float32] | None:
-        """Return further features (N, X) as the core takes them."""
-        if extra is None:
-            return None
-        columns, values = extra
-        check_columns(graph, columns, self._option(STEP, "node"))
-        return values
 
     def _widen(self, graph: Graph) -> None:
         """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
@@ -301,96 +270,112 @@ class Pipeline:
         with contextlib.suppress(DataError):
             self.schema = self.schema.join(graph.schema)
 
-    def _check(self, graph: Graph) -> None:
-        check_kind(graph, self.kind)
-        if self.schema is not None:
-            self.schema.check(graph)
-
-    def apply(
-        self,
-        graph: Graph,
-        training: bool = False,
-        configs: bool = True,
-        weights: NDArray[np.float32] | None = None,
-    ) -> Prepared:
-        """Prepare one graph; in training, merge equal configs.
-
-        Without `configs`, its configs are not read and ``prepared.graph`` is None; `Prepared.with_configs`
-        adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
+    def apply(self, graph: Graph, configs: bool = True) -> _core.Prepared:
+        """Prepare a graph whose configs are to be scored.
 
         Parameters
         ----------
         graph : Graph
             Of the kind and schema of the fit.
-        training : bool
-            Whether its runtimes will be learnt from.
         configs : bool
-            Whether its configs are read.
-        weights : (C,) float32, optional
-            Of its configs, in training.
+            Whether its configs are read. If not, ``prepared.graph`` is None; ``prepared.with_configs`` adds
+            others.
 
         Returns
         -------
-        Prepared
-            As the core takes it.
+        _core.Prepared
+            As a model takes it.
+
+        Raises
+        ------
+        DataError
+            The graph cannot be prepared.
+        """
+        graph, extra = self._checked(graph)
+        if not configs:
+            return self._prepared(graph, extra, None, configs=False)
+        return self._prepared(
+            graph,
+            extra,
+            _digits(graph),
+            measured=graph.config_runtime,
+            normalizers=normalizers_of(graph),
+            valid=graph.valid,
+        )
+
+    def apply_measured(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> _core.Prepared:
+        """Prepare a graph whose runtimes are learnt from, with equal configs merged.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of the kind and schema of the fit.
+        weights : (C,) float32, optional
+            Of its configs; those of weight 0 are left out, as are those that failed.
+
+        Returns
+        -------
+        _core.Prepared
+            As a model takes it.
 
         Raises
         ------
         DataError
             The graph cannot be prepared, or no order is left to learn.
         """
-        graph, extra = self._extended(graph)
-        self._check(graph)
+        graph, extra = self._checked(graph)
         if weights is not None:
             graph, weights = _weighted(graph, weights)
-        if training:
-            check_measured(graph, self.kind)
-            if weights is not None and getattr(graph, "valid", None) is not None:
-                weights = weights[graph.ran]
-            graph = ran_only(graph)
-        rows, digits, runtimes = None, None, graph.config_runtime
-        valid = None if training else getattr(graph, "valid", None)
-        normalizers = normalizers_of(graph)
-        if training:
-            rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
-            check_order(str(graph.name), runtimes, normalizers)
-            weights = weights[rows] if weights is not None and rows is not None else weights
-        kept = rows if digits is None else None
-        stored = _digits(graph) if digits is None and configs else None
-        if stored is not None:
-            digits = stored.stored()
-        try:
-            core = self._core.apply(
-                *self._stored(graph, extra),
-                digits=digits,
-                configs=configs,
-                kept=self._kept.get(graph),
-                digit_rows=0 if self.schema is None else self.sizes.digits[1],
-            )
-        except DataError as error:
-            raise arrays.with_file(error, _name(graph)) from None
-        mapped = stored if stored is not None and stored.mapped else None
-        size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
-        size += 4 * core.num_configs * core.num_config_features
-        if stored is None:
-            size += 0 if digits is None else digits.nbytes
-        elif mapped is None:
-            size += stored.nbytes
-        most = self._option("segments", "nodes")
-        cuts = core.cut(most) if most is not None and core.num_nodes >= most else ()
-        size += 64 * sum(one.num_nodes + one.num_edges for one in cuts)
-        if not configs:
-            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64), cuts=cuts)
-        return Prepared(
-            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid, cuts
+        check_measured(graph, self.kind)
+        if weights is not None and graph.valid is not None:
+            weights = weights[graph.ran]
+        graph = ran_only(graph)
+        rows, digits, runtimes, normalizers = self._merge(graph)
+        check_order(str(graph.name), runtimes, normalizers)
+        return self._prepared(
+            graph,
+            extra,
+            _digits(graph) if digits is None else digits,
+            measured=runtimes,
+            normalizers=normalizers,
+            kept=rows if digits is None else None,
+            weights=weights if weights is None or rows is None else weights[rows],
         )
 
-    def _merge(
-        self, graph: Graph, runtimes: Times, normalizers: NDArray[np.int64] | None
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
+    def _checked(self, graph: Graph) -> tuple[Graph, Extra | None]:
+        """Return a graph that fits, and further features; see `_extended`."""
+        graph, extra = self._extended(graph)
+        if self.schema is not None:
+            self.schema.check(graph)
+        return graph, extra
+
+    def _prepared(
+        self,
+        graph: Graph,
+        extra: Extra | None,
+        digits: Digits | NDArray[np.int8] | None,
+        configs: bool = True,
+        **measured: Any,
+    ) -> _core.Prepared:
+        """Prepare a graph with these digits of its configs, and what was `measured` of them."""
+        core = self._core.apply(
+            *self._stored(graph, extra),
+            digits=digits.stored() if isinstance(digits, Digits) else digits,
+            configs=configs,
+            kept=self._kept.get(graph.edge_index),
+            digit_rows=0 if self.schema is None else self.sizes.digits[1],
+            name=_name(graph),
+        )
+        mapped = digits if isinstance(digits, Digits) and digits.mapped else None
+        held = 0 if digits is None or mapped is not None else digits.nbytes
+        segments = self._option("segments", "nodes") or 0
+        name = str(graph.name)
+        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=held)
+
+    def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
-        rows = digits = None
+        rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         features = getattr(graph, "config_feat", None) is not None
         if keep != "none" and stored is not None and stored.in_file and not features:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist

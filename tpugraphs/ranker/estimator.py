@@ -212,8 +212,9 @@ class NetworkEstimator(Network):
         DataError
             Fewer than two configs, or one that failed.
         """
-        if self.last.get(graph) is None or not self.last.measured:
+        if self.judged.get(graph) is None:
             check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
+            self.judged.put(graph, True, 1)
         rows = graph.row_numbers(configs)
         if rows.size < 2:
             raise DataError(
@@ -229,7 +230,6 @@ class NetworkEstimator(Network):
             self.pipeline.fit([graph])
             self.follow()
         prepared = self.prepare(graph)
-        self.last.measured = True
         optimizer, number = Optimizer(self), self.trained_steps + 1
         drawn = Segments(0, self.seed).draw(0, number, prepared, rows)  # of the others nothing is known
         loss = optimizer.gradients(

@@ -87,7 +87,7 @@ class Process(ScorerBase):
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Columns (n, T) of configs."""
-        return np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
+        return np.asarray(self.pipeline.apply(graph.select(rows)).nodes.config_feat, np.float64)
 
     def _rows(self, graph: Graph, configs: Rows | None) -> NDArray[np.int64]:
         self.require_fit("predict")

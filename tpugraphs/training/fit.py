@@ -28,7 +28,6 @@ from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline
-from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import plain
 from tpugraphs.recipes.declared import plain_value
 from tpugraphs.recipes.functions import function_name
@@ -149,7 +148,7 @@ class Fit(RunningFit):
         self.optimizer, self.seed = Optimizer(network, how.tuning), network.seed
         self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
-        self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
+        self.verbose, self.valid = wanted(how.verbose), data.valid
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
@@ -301,17 +300,17 @@ class Fit(RunningFit):
         finally:
             self.history.seconds += time.monotonic() - began
 
-    def _next_slate(self) -> tuple[int, Prepared, NDArray[np.int64]]:
+    def _next_slate(self) -> tuple[int, _core.Prepared, NDArray[np.int64]]:
         """Return number, graph and rows of the next visit that finds a graph to learn from."""
         while True:
             index, before = self.visits.at(self.visit)
             self.visit += 1
-            prepared = self.store.get(index)
+            prepared = self.data.prepared(index)
             if prepared is not None:
                 break
         return index, prepared, self._rows(index, before, prepared)
 
-    def _rows(self, index: int, before: int, prepared: Prepared) -> NDArray[np.int64]:
+    def _rows(self, index: int, before: int, prepared: _core.Prepared) -> NDArray[np.int64]:
         """Choose the configs (n,) of a visit to graph `index`, the number `before` among its visits."""
         count, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
@@ -325,7 +324,7 @@ class Fit(RunningFit):
             index, before, prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS)
         )
 
-    def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
+    def _next_slates(self) -> tuple[list[tuple[_core.Prepared, NDArray[np.int64]]], list[Drawn], str]:
         """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""
         chosen, drawn = [], []
         for _ in range(self.fields.slates):

@@ -16,10 +16,10 @@ from tpugraphs.training.own_loss import with_own
 from tpugraphs.training.tuning import Tuning
 
 if TYPE_CHECKING:
+    from tpugraphs import _core
     from tpugraphs.network.network import Network
-    from tpugraphs.preprocess.prepared import Prepared
 
-    Chosen = tuple[Prepared, NDArray[np.int64]]
+    Chosen = tuple[_core.Prepared, NDArray[np.int64]]
 
 __all__ = ["Moved", "Optimizer", "parameter_groups", "per_config"]
 
@@ -85,7 +85,7 @@ class Optimizer:
         ----------
         step : int
             From 1 on.
-        chosen : sequence of (Prepared, (n,) int64)
+        chosen : sequence of (_core.Prepared, (n,) int64)
             Prepared graphs, and which of their configs.
         part : tuple of int
             ``(i, n)``.
@@ -96,31 +96,15 @@ class Optimizer:
             Which segment each of the slates is of; None: of the whole graph.
         """
         segments = [None] * len(chosen) if segments is None else segments
-        slates = [
-            prepared.slate(rows, segment) for (prepared, rows), segment in zip(chosen, segments, strict=True)
-        ]
-        targets: dict[str, Sequence[NDArray[Any]]] = {}
-        targets["order"] = [
-            (prepared.across if self._across else prepared.runtimes)[rows] for prepared, rows in chosen
-        ]
-        if self._values is not None:
-            targets["value"] = [prepared.values(self._values)[rows] for prepared, rows in chosen]
-        if self._times:
-            targets["time"] = [prepared.times[rows].astype(np.float64) for prepared, rows in chosen]
-        weighted = any(prepared.weights is not None for prepared, _ in chosen)
-        if weighted and self._times:
+        slates = [(*one, segment) for one, segment in zip(chosen, segments, strict=True)]
+        if self._times and any(prepared.weights is not None for prepared, _ in chosen):
             raise ConfigError(
                 "sample_weight: a loss that is a Python function sees no weights; weigh its terms inside"
             )
-        if weighted:
-            targets["weight"] = [
-                np.ones(len(rows), np.float32) if prepared.weights is None else prepared.weights[rows]
-                for prepared, rows in chosen
-            ]
         lists = self._lists([len(rows) for _, rows in chosen], moved)
         loss: float
         loss, self.scores = self.trainer.gradients(
-            slates, targets, step=step, part=part, lists=lists, **self._pass
+            slates, (self._values, self._across), step=step, part=part, lists=lists, **self._pass
         )
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")

@@ -34,7 +34,7 @@ from tpugraphs.training.optimizer import Moved, per_config
 from tpugraphs.training.sampling import happens
 
 if TYPE_CHECKING:
-    from tpugraphs.preprocess.prepared import Prepared
+    from tpugraphs import _core
 
 __all__ = ["Drawn", "ScoreTable", "Segments"]
 
@@ -155,7 +155,7 @@ class Segments:
         self.keep, self.seed = float(keep), seed
         self.tables: dict[int, ScoreTable] = {}
 
-    def draw(self, graph: int, visit: int, prepared: Prepared, rows: NDArray[np.int64]) -> Drawn:
+    def draw(self, graph: int, visit: int, prepared: _core.Prepared, rows: NDArray[np.int64]) -> Drawn:
         """Draw the segment of a visit to the graph of that number, which follows from seed and visit."""
         count = prepared.num_segments
         if count == 1:

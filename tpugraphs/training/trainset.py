@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Protocol
@@ -13,15 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import kernels
-from tpugraphs.data.digits import Digits
+from tpugraphs import _core, kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
-from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
 
@@ -168,67 +166,6 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
     return h.hexdigest()
 
 
-class Store:
-    """Cache of prepared training graphs: the least recently used are dropped when memory is short."""
-
-    def __init__(
-        self,
-        graphs: GraphSequence,
-        pipeline: Pipeline,
-        skipped: dict[str, str],
-        weights: Weights | None = None,
-    ) -> None:
-        self.graphs, self.pipeline, self.skipped, self.weights = graphs, pipeline, skipped, weights
-        self.made: OrderedDict[int, Prepared | None] = OrderedDict()
-        self.useless: set[int] = set()
-        self.bytes = 0
-        self._lock = threading.Lock()
-        self.touched: OrderedDict[int, Digits] = OrderedDict()
-
-    def get(self, index: int) -> Prepared | None:
-        """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
-        with self._lock:
-            return self._get(index)
-
-    def _get(self, index: int) -> Prepared | None:
-        if index not in self.made:
-            try:
-                prepared: Prepared | None = self.pipeline.apply(
-                    self.graphs[index], training=True, weights=self.weights[index] if self.weights else None
-                )
-            except DataError as error:
-                if len(self.graphs) == 1:
-                    raise
-                self.skipped[error.file or f"graph {index}"] = str(error)
-                self.useless.add(index)
-                if len(self.useless) == len(self.graphs):
-                    raise DataError(
-                        f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
-                    ) from error
-                prepared = None
-            self.made[index] = prepared
-            self.bytes += prepared.nbytes if prepared else 0
-            while self.bytes > CACHE_BYTES and len(self.made) > 1:
-                gone, old = self.made.popitem(last=False)
-                self.bytes -= old.nbytes if old else 0
-                self.touched.pop(gone, None)
-        self.made.move_to_end(index)
-        prepared = self.made[index]
-        if prepared is not None and prepared.mapped is not None:
-            self._touch(index, prepared.mapped)
-        return prepared
-
-    def _touch(self, index: int, digits: Digits) -> None:
-        """Note that pages of a pack come into memory, and give back those of the packs used longest ago."""
-        self.touched[index] = digits
-        self.touched.move_to_end(index)
-        size = sum(one.nbytes for one in self.touched.values())
-        while size > MAPPED_BYTES and len(self.touched) > 1:
-            _, old = self.touched.popitem(last=False)
-            size -= old.nbytes
-            old.release()
-
-
 def hold_out(
     train: Any, share: float, seed: int, kind: str = "layout", weights: list[Any] | None = None
 ) -> tuple[list[Any], list[Any]]:
@@ -300,8 +237,7 @@ class TrainingSet:
         To train on.
     counts : list of int
         Configs of each, 0 where it cannot be trained on.
-    valid : list of (Prepared, rows)
-    store : Store
+    valid : list of (_core.Prepared, rows)
     skipped : dict
     known : set of str
         What `known_as` calls the graphs that are learnt from.
@@ -337,7 +273,33 @@ class TrainingSet:
         self.valid = self._prepare_valid(held, valid_configs)
         prints = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * hashed)]
         self.hashes["valid"] = _digest(prints)
-        self.store = Store(self.graphs, pipeline, self.skipped, self.weights)
+        self._store, self._lock = _core.Store(CACHE_BYTES, MAPPED_BYTES), threading.Lock()
+        self._useless = set[int]()
+
+    def prepared(self, index: int) -> _core.Prepared | None:
+        """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
+        with self._lock:
+            known: _core.Prepared | None = self._store.get(index)
+            if known is None and index not in self._useless:
+                known = self._prepare(index)
+            return known
+
+    def _prepare(self, index: int) -> _core.Prepared | None:
+        weights = self.weights[index] if self.weights else None
+        try:
+            prepared = self.pipeline.apply_measured(self.graphs[index], weights)
+        except DataError as error:
+            if len(self.graphs) == 1:
+                raise
+            self.skipped[error.file or f"graph {index}"] = str(error)
+            self._useless.add(index)
+            if len(self._useless) == len(self.graphs):
+                raise DataError(
+                    f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
+                ) from error
+            return None
+        self._store.put(index, prepared, prepared.nbytes)
+        return prepared
 
     def _fit_pipeline(self, fitted: bool) -> str:
         """Fit the preprocessing, unless it is; fingerprints of the graphs come from the same pass."""
@@ -390,9 +352,11 @@ class TrainingSet:
             self.warned = True
             warn_of_skipped(self.skipped, stacklevel + 1)
 
-    def _prepare_valid(self, graphs: GraphSequence, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
+    def _prepare_valid(
+        self, graphs: GraphSequence, configs: int
+    ) -> list[tuple[_core.Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
-        result: list[tuple[Prepared, NDArray[np.int64]]] = []
+        result: list[tuple[_core.Prepared, NDArray[np.int64]]] = []
         for i in range(len(graphs)):
             graph = graphs[i]
             check_graph("valid", graph, self.pipeline.kind)
