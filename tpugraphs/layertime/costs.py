@@ -1,22 +1,21 @@
-"""What layers cost at peak rates, term by term, and how many times as long devices take for each term."""
+"""Costs of layers: a sum of terms at peak rates, each by a factor that is fitted by device."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, fields
-from typing import Any
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import Device
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
-from tpugraphs.system import tensorfile
 
-__all__ = ["Costs", "Scales", "cost_terms", "devices_of", "evenly", "fitted_scales"]
+__all__ = ["Costs", "Scales", "cost_terms", "evenly", "fitted_scales"]
 
 Floats = NDArray[np.float64]
 Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
@@ -24,8 +23,8 @@ Scales = tuple[float, float]  # of the time that passes without work, and of the
 _TILES = (64, 128)  # rows and columns that products are padded to
 _WAVE = (128, 64)  # rows and columns that a unit computes at a time
 _FIXED = 2  # terms that pass without work
-_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one says little of the other
-_OTHERS = 0.01  # weight of other devices' layers next to a device's own: they tell of what it did not run
+_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one predicts the other poorly
+_OTHERS = 0.01  # weight of other devices' layers next to a device's own, for terms that its layers lack
 _ROUNDS = 15
 _SWEEPS = 400
 _BINS = 12  # of the logarithm of times, that shall weigh alike
@@ -126,7 +125,7 @@ def fitted_scales(fixed: Floats, working: Floats, ms: Floats) -> Scales:
 
 
 class Costs:
-    """How many times as long as at peak rates every term takes, by device.
+    """Factors of the terms by device: how many times as long as at peak rates each takes.
 
     A device that was not learnt from is fitted to the layers of all others, those with like figures first.
     """
@@ -180,7 +179,7 @@ class Costs:
         return found
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
-        """Return milliseconds that pass without work, and of the work: (n,) each, 1e-6 at least together."""
+        """Return fixed overhead and time of the work in ms: (n,) each, together 1e-6 at least."""
         terms = self._terms(table, without)
         fixed = terms[:, :_FIXED].sum(1)
         return fixed, np.maximum(terms[:, _FIXED:].sum(1), _LEAST_MS - fixed)
@@ -196,43 +195,25 @@ class Costs:
         found: Floats = cost_terms(table) * factors
         return found
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata and tensors."""
+    def write(self, file: File) -> None:
+        """Add the fits to a file."""
         products, moments = (np.array(part) for part in zip(*self._fits.values(), strict=True))
-        tensors = {"size": self.size, "products": products, "moments": moments}
-        return {"devices": [astuple(device) for device in self.devices]}, tensors
+        file.put(size=self.size, products=products, moments=moments)
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
-    ) -> Costs:
-        """Restore what `to_file` returned."""
-        devices = devices_of(path, metadata)
-        if not devices:
-            raise tensorfile.fail(path, "devices", "at least one", "none")
+    def read(cls, file: File, devices: Sequence[Device], kind: Kind) -> Costs:
+        """Restore what `write` added, for these devices."""
         count, terms = len(devices), cost_terms(one_layer(kind)).shape[1]
-        shapes = {"products": (count, terms, terms), "moments": (count, terms)}
-        parts = [tensorfile.take(path, tensors, name, shape, np.float64) for name, shape in shapes.items()]
-        size = tensorfile.take(path, tensors, "size", (terms,), np.float64)
+        products, moments = file.get("products", count, terms, terms), file.get("moments", count, terms)
+        size = file.get("size", terms)
         if not (size > 0).all():
-            raise tensorfile.fail(path, "size", "numbers above 0", f"{size.min():g}")
-        return cls(devices, size, list(zip(*parts, strict=True)))
+            raise file.wrong("size", "numbers above 0", f"{size.min():g}")
+        return cls(devices, size, list(zip(products, moments, strict=True)))
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
     """Return at most `most` of `count` numbers, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
-
-
-def devices_of(path: str, metadata: dict[str, Any], entry: str = "devices") -> tuple[Device, ...]:
-    """Return the devices of a file, which has name and figures of each in an entry."""
-    try:
-        found = tuple(Device(*row) for row in tensorfile.entry(path, metadata, entry, list))
-    except (TypeError, ConfigError) as error:
-        raise tensorfile.fail(path, entry, "a name and figures each", str(error)) from None
-    if len({one.name for one in found}) < len(found):
-        raise tensorfile.fail(path, entry, "every name once", ", ".join(one.name for one in found))
-    return found
 
 
 def _apart(one: Device, other: Device) -> float:

@@ -1,17 +1,16 @@
-"""What layers do on a device, as numbers: roofline times, tiles and waves, alignment, sizes, words."""
+"""Features of layers on a device: roofline times, tiles and waves, alignment, sizes, words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Choice, Kind, Size, Work
 from tpugraphs.layertime.table import LayerTable
-from tpugraphs.system import tensorfile
 
 __all__ = ["Space", "features", "matrix", "roofline_ms"]
 
@@ -58,7 +57,7 @@ def _bounds(table: LayerTable, work: Work) -> tuple[Floats, Floats]:
 
 
 def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
-    """Return named features, each (n,) float32, none of which tells the device as such.
+    """Return named features, each (n,) float32. The identity of the device is not among them.
 
     Parameters
     ----------
@@ -137,7 +136,7 @@ class Space:
     def excess(self, columns: Floats, kind: Kind) -> Floats:
         """Return how far layers are beyond those that were learnt from: (n,).
 
-        Sizes and operations count by their logarithm, words as 1; the farthest tells, and 0 is within the
+        Sizes and operations count by their logarithm, words as 1; the farthest counts, and 0 is within the
         range. Layers may have usual sizes and more operations than any that was learnt from. The columns
         (n, F) begin with those of `matrix`, and these with sizes, words and operations.
         """
@@ -151,22 +150,22 @@ class Space:
         """Number of columns that vary."""
         return int((self.high - self.low > _NEAR).sum())
 
-    def to_file(self) -> NDArray[np.float64]:
+    def to_file(self) -> Floats:
         """Return one array (4, F)."""
         return np.stack([self.low, self.high, self.center, self.spread])
 
     @classmethod
-    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], name: str, count: int) -> Space:
+    def read(cls, file: File, name: str, count: int) -> Space:
         """Restore what `to_file` returned, of `count` columns, from the tensor of that name."""
-        found = cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
+        found = cls(*file.get(name, 4, count))
         if not (found.spread > 0).all():
-            raise tensorfile.fail(path, name, "spreads above 0", f"{found.spread.min():g}")
+            raise file.wrong(name, "spreads above 0", f"{found.spread.min():g}")
         low, center, high = found.low - _NEAR, found.center, found.high + _NEAR  # means are rounded
         outside = ~((-_FAR <= low) & (low <= center) & (center <= high) & (high <= _FAR))
         if outside.any():
             i = int(np.flatnonzero(outside)[0])
             values = f"{found.low[i]:g}, {center[i]:g}, {found.high[i]:g} in column {i}"
-            raise tensorfile.fail(path, name, f"low <= center <= high within {_FAR:g}", values)
+            raise file.wrong(name, f"low <= center <= high within {_FAR:g}", values)
         return found
 
 

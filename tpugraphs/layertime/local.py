@@ -16,6 +16,7 @@ from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.system import machine
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 
 __all__ = ["check_threads", "cpu_name", "gpu_device", "this_device", "torch_library"]
@@ -86,14 +87,9 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
 
 def check_threads(threads: object) -> None:
     """Raise ConfigError for more threads than there are processors; None is fine."""
-    most = machine.usable_processors()
-    if threads is not None and (
-        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most
-    ):
-        raise ConfigError(
-            f"threads: expected a whole number from 1 to {most}, the processors that this process may use, "
-            f"got {threads!r}"
-        )
+    if threads is not None:
+        name = "threads, of the processors that this process may use"
+        check_whole(name, threads, 1, machine.usable_processors())
 
 
 def cpu_name(threads: int) -> str:
