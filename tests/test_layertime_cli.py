@@ -107,7 +107,7 @@ def test_examples_can_be_parsed(name):
         (["predict", "model.safetensors", "few.csv", "--device", "a:units=x"], "units: expected a number"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("=1,", "=1.5,")], "a whole number"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("=1,", "=inf,")], "a whole number"),
-        (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("20", "-2")], "a number above 0"),
+        (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("20", "-2")], "expected a number from 1e-06"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE[4:]], "a name of printable characters"),
         (["suggest", "model.safetensors", "--out", "x.csv"], "--device"),
         (

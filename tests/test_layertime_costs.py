@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from test_layertime import layers
 
+from tpugraphs import _core
 from tpugraphs.layertime import read_table, roofline_ms
-from tpugraphs.layertime.costs import Costs, fitted, nonnegative
+from tpugraphs.layertime.costs import Costs, fitted
 
 
 def test_short_and_long_layers_weigh_alike():
@@ -36,9 +37,14 @@ def test_least_squares_have_no_negative_factors():
     for count in (1, 3, 9, 20):
         rows, ms = rng.normal(size=(60, count)), rng.normal(size=60)
         products, moments = rows.T @ rows, rows.T @ ms
-        found = nonnegative(products, moments)
+        found = _core.nonnegative(products, moments, 400)
         slope = products @ found - moments
         assert (found >= 0).all() and (slope[found == 0] >= -1e-4).all()
         np.testing.assert_allclose(slope[found > 0], 0, atol=1e-4)
     products[4] = products[:, 4] = 0  # a term that no layer has
-    assert nonnegative(products, moments)[4] == 0
+    assert _core.nonnegative(products, moments, 400)[4] == 0
+    for wrong in ((products, moments[:9], 1), (products.astype(np.float32), moments, 1), (None, None, 1)):
+        with pytest.raises((TypeError, ValueError)):
+            _core.nonnegative(*wrong)
+    with pytest.raises(ValueError, match="expected 64 terms at most, got 65"):
+        _core.nonnegative(np.zeros((65, 65)), np.zeros(65), 1)

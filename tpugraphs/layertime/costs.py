@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.errors import DataError
-from tpugraphs.layertime.devices import Device
+from tpugraphs.layertime.devices import FIGURES, Device
 from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
@@ -31,7 +31,7 @@ _BINS = 12  # of the logarithm of times, that shall weigh alike
 _MOST_FITTED = 4000  # layers of a device, evenly taken
 _LEAST_MS = 1e-6
 _MOST_COST = 1e100  # of a term, in ms
-_FIGURES = [field.name for field in fields(Device) if field.name not in ("name", "memory_gb")]
+_FIGURES = [figure for figure in FIGURES if figure != "memory_gb"]
 
 
 def cost_terms(table: LayerTable) -> Floats:
@@ -74,19 +74,6 @@ def _padded(work: Work, units: Floats) -> list[Floats]:
     return [*padded, each * waves * units * high * wide]
 
 
-@np.errstate(all="ignore")  # the numbers may be those of any file
-def nonnegative(products: Floats, moments: Floats) -> Floats:
-    """Minimise c' P c - 2 m' c over c >= 0, for P (T, T) and m (T,), by coordinate descent: (T,)."""
-    found, diagonal = np.zeros(moments.size), np.diag(products)
-    for _ in range(_SWEEPS):
-        before = found.copy()
-        for i in np.flatnonzero(diagonal > 0):
-            found[i] = max(0.0, found[i] + (moments[i] - (products[i] * found).sum()) / diagonal[i])
-        if np.abs(found - before).max() <= 1e-7 * np.abs(found).max():
-            break
-    return found
-
-
 def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
     """Fit ms = terms @ c, c >= 0, by least absolute relative errors (reweighted least squares).
 
@@ -110,7 +97,7 @@ def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
         # einsum, not BLAS: the same bits with any number of threads
         products = np.einsum("ni,nj->ij", rows, rows) / ms.size
         moments = np.einsum("ni,n->i", rows, ms * scaled) / ms.size
-        found = nonnegative(products, moments)
+        found = _core.nonnegative(products, moments, _SWEEPS)
         error = np.abs(terms @ found - ms) / ms
         scaled = weights / np.sqrt(np.maximum(error, 1e-2))
     return found, products, moments
@@ -171,7 +158,7 @@ class Costs:
         products, moments = (
             np.sum([weight * fit[i] for weight, fit in zip(weights, fits, strict=True)], 0) for i in (0, 1)
         )
-        found: Floats = nonnegative(products, moments) / self.size
+        found: Floats = _core.nonnegative(products, moments, _SWEEPS) / self.size
         if not (found < _MOST_COST).all():  # also of NaN
             raise DataError(
                 f"device {device.name!r}: the model has no finite costs; its file is damaged: fit it again"

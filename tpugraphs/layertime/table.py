@@ -280,7 +280,7 @@ class _Columns:
         return found
 
     def _refuse_first(self, name: str) -> NoReturn:
-        """Raise an error about the first value that is no number."""
+        """Raise an error about the first value that cannot be read as a number."""
         for row, value in enumerate(self.values[name]):
             try:
                 float(value)
