@@ -509,7 +509,7 @@ def test_replicas_share_the_batch_and_send_gradients():
         ({"models": {"bmm": Fake()}}, r"none for layers of kind dense: a, c\. Add a model"),
         ({"models": {}}, "none for layers of kind dense: a, c; bmm: b"),
         ({"device": "V10"}, "device 'V10': unknown; did you mean 'V100'"),
-        ({"device": None}, "device: expected a name or a Device, got None"),
+        ({"device": None}, "device: expected the name of a device or a Device, got None"),
         ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, got 0"),
         ({"replicas": 9}, "replicas, at most the batch size: expected a whole number from 1 to 8, got 9"),
         ({"optimizer": "Lion"}, "optimizer 'Lion': unknown; expected one of None, SGD"),

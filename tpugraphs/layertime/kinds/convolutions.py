@@ -43,7 +43,9 @@ def output_size(c: Columns, size: str, kernel: str, stride: str) -> Floats:
     """Return how many places a kernel takes along a side, 0 if it is larger: (n,)."""
     side, wide, step = numbers(c, size, kernel, stride)
     if "Padding" in c:
-        return np.maximum(np.floor((side + 2 * numbers(c, "Padding")[0] - wide) / step) + 1, 0)
+        (around,) = numbers(c, "Padding")
+        found: Floats = np.maximum(np.floor((side + 2 * around - wide) / step) + 1, 0)
+        return found
     same = words(c, "padding") == "SAME"
     return np.where(same, np.ceil(side / step), np.ceil(np.maximum(side - wide + 1, 0) / step))
 

@@ -190,7 +190,7 @@ def _described(
         return gpu_device(library.gpu_properties(), name)
     expected = cpu_name(library.threads) if name is None else name
     if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
-        return read_table(rows.path, kind).devices[0]
+        return read_table(rows.columns(), kind).devices[0]
     return this_device(library.threads, name)
 
 

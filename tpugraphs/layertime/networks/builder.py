@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tpugraphs.layertime.networks.layer import Layer, LayerList, equal_side, window
@@ -34,7 +35,12 @@ class Builder:
         self._name, self._source = name, source
 
     def add(
-        self, kind: str | None, count: int = 1, out: Any = None, part: str = "", **columns: int | str
+        self,
+        kind: str | None,
+        count: int = 1,
+        columns: Mapping[str, int | str] = MappingProxyType({}),
+        out: Any = None,
+        part: str = "",
     ) -> None:
         """Add a layer whose column of the batch is `count` in the example.
 
@@ -58,14 +64,14 @@ class Builder:
             self.add(None)
             return
         kind = "depthwise" if thin else f"conv{dimensions}d"
-        sizes = {"channels": cout} if thin else {"channels_in": cin, "channels_out": cout}
-        side = "length" if kind == "conv1d" else "matsize"
-        columns = _sliding(x, y, weight[2:], strides, side) | sizes
-        self.add(kind, x[0], out, **columns, use_bias=int(bias))
+        columns = _sliding(x, y, weight[2:], strides, "length" if kind == "conv1d" else "matsize")
+        columns |= {"channels": cout} if thin else {"channels_in": cin, "channels_out": cout}
+        self.add(kind, x[0], columns | {"use_bias": int(bias)}, out)
 
     def dense(self, x: Shape, dim_output: int, out: Any = None, part: str = "") -> None:
         """Add a dense layer over the last dimension of `x`."""
-        self.add("dense", math.prod(x[:-1]), out, part, dim_input=x[-1], dim_output=dim_output)
+        sizes = {"dim_input": x[-1], "dim_output": dim_output}
+        self.add("dense", math.prod(x[:-1]), sizes, out, part)
 
     def product(self, x: Shape, y: Shape, out: Any) -> None:
         """Add a product (..., M, N) x (..., N, K); a dense layer if `y` is one matrix."""
@@ -75,36 +81,36 @@ class Builder:
             self.dense(x, y[-1], out)
             return
         count = max(math.prod(x[:-2]), math.prod(y[:-2]))
-        self.add("bmm", count, M=x[-2], N=x[-1], K=y[-1])
+        self.add("bmm", count, {"M": x[-2], "N": x[-1], "K": y[-1]})
 
     def attention(self, query: Shape, key: Shape) -> None:
         """Add the products of attention; queries and keys are (N, ..., heads, length, head size)."""
         heads = query[-3] if len(query) > 3 else 1
         sizes = {"heads": heads, "queries": query[-2], "keys": key[-2], "head_size": query[-1]}
-        self.add("attention", math.prod(query[:-2]) // max(1, heads), **sizes)
+        self.add("attention", math.prod(query[:-2]) // max(1, heads), sizes)
 
     def lstm(self, batch: int, length: int, sizes: Shape, hidden: int, directions: int) -> None:
         """Add the layers of an LSTM, each of which has an input of one of `sizes` numbers."""
         for i, dim_input in enumerate(sizes):
             for way in ("", ".reverse")[:directions]:
                 columns = {"length": length, "dim_input": dim_input, "dim_hidden": hidden}
-                self.add("lstm", batch, part=f".{i}{way}", **columns)
+                self.add("lstm", batch, columns, part=f".{i}{way}")
 
     def pooling(self, x: Shape, y: Shape, kernel: Shape, strides: Shape, op: str) -> None:
         """Add pooling of images (N, C, H, W)."""
         if len(x) == 4:
-            self.add("pooling", x[0], **_sliding(x, y, kernel, strides), channels=x[1], op=op)
+            self.add("pooling", x[0], _sliding(x, y, kernel, strides) | {"channels": x[1], "op": op})
         else:
             self.add(None)
 
     def batchnorm(self, x: Shape) -> None:
         """Add a batch norm of `x` (N, C, ...), images as squares of as many places."""
         side = max(1, round(math.sqrt(math.prod(x[2:]))))
-        self.add("batchnorm", x[0], matsize=side, channels=x[1])
+        self.add("batchnorm", x[0], {"matsize": side, "channels": x[1]})
 
     def rows(self, kind: str, x: Shape, numbers: int) -> None:
         """Add a softmax or a layer norm over rows of as many numbers."""
-        self.add(kind, math.prod(x) // max(1, numbers), H=numbers)
+        self.add(kind, math.prod(x) // max(1, numbers), {"H": numbers})
 
     def pointwise(self, op: str, y: Shape, of: Any = None) -> None:
         """Add a function of single numbers; an activation joins the layer whose output `of` it takes."""
@@ -113,12 +119,12 @@ class Builder:
             self.layers[-1] = replace(last, columns={**last.columns, "activation": op})
             self._output = None
         elif len(y) > 1 or math.prod(y) > 1:
-            self.add("elementwise", math.prod(y[:-1]), H=y[-1], op=op)
+            self.add("elementwise", math.prod(y[:-1]), {"H": y[-1], "op": op})
 
     def embedding(self, taken: Shape, table: Shape) -> None:
         """Add rows of `table` (rows, columns), gathered by numbers (N, ...)."""
         sizes = {"length": self.share(math.prod(taken)), "dim_input": table[0], "dim_output": table[1]}
-        self.add("embedding", self.batch, **sizes)
+        self.add("embedding", self.batch, sizes)
 
     def follows(self, of: Any, out: Any) -> bool:
         """Return whether `of` is the output of the last layer; then it is `out` from here on (a bias)."""

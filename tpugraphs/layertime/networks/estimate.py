@@ -243,9 +243,11 @@ def network_time(
     >>> found = tg.layertime.network_time(models, layers, 32, "SGD", "V100")  # doctest: +SKIP
     >>> print(found)  # doctest: +SKIP
     """
+    if device is None:
+        raise ConfigError("device: expected the name of a device or a Device, got None")
     known = [one for model in models.values() for one in _known_to(model)]
 
-    def place(model: Any) -> Device:
+    def place(model: Any, device: str | Device = device) -> Device:
         """Return the device as a model knows it by that name, or else as other models do."""
         return get_device(device, (*_known_to(model), *known))
 

@@ -94,7 +94,8 @@ def _theirs(entry: Mapping[str, Any], number: int, side: Any, channels: Any) -> 
         return math.ceil(value)  # the project keeps fractions where a stride does not divide a side
 
     def dense(cin: int, cout: int) -> tuple[Layer, int, int]:
-        columns = {"dim_input": cin, "dim_output": cout, "activation": _activation(entry)}
+        columns: dict[str, int | str] = {"dim_input": cin, "dim_output": cout}
+        columns["activation"] = _activation(entry)
         return Layer(name, "dense", columns, source=made_of), 1, cout
 
     if known in _DENSE:
