@@ -388,3 +388,14 @@ def test_wrong_models_are_refused(trained):
         trained.predict(layers(3), device="Abacus")
     with pytest.raises(tg.ConfigError, match="kind 'dense', expected 'conv2d'"):
         read_table(read_table(layers(3), "dense"), "conv2d")
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    mine = Device("mine", np.float32(300), np.int64(40), 3000, np.int64(4), 16, 32)
+    model = LayerTimeModel("dense", "roofline", np.int64(3)).fit(
+        {name: values for name, values in layers(50).items() if name != "device"}, mine
+    )
+    model.save(tmp_path / "model")
+    assert LayerTimeModel.load(tmp_path / "model").known_devices == (mine,)
+    LayerTimeModel("dense", members=np.int64(1), steps=2, width=8).fit(layers(50)).save(tmp_path / "model")
+    assert LayerTimeModel.load(tmp_path / "model").fields == {"members": 1, "steps": 2, "width": 8}

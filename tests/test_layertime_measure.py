@@ -414,7 +414,7 @@ def test_layers_that_are_too_large_are_not_tried(fake):
         ({"count": True}, "count: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),
         ({"repeats": 1.5}, "repeats: expected a whole number"),
-        ({"threads": 0}, "threads, of the processors that this process may use: expected a whole number"),
+        ({"threads": 0}, "threads, at most the usable processors: expected a whole number"),
         ({"least_ms": 0}, "least_ms: expected a number above 0"),
         ({"least_ms": "long"}, "least_ms: expected a number above 0"),
         ({"training": True}, "training: layers that are given say it"),
@@ -492,7 +492,8 @@ def test_this_device_is_read_and_measured():
     assert this_device(1) == this_device(1)  # measured once
     assert "1 thread" in this_device(1).name
     with pytest.raises(
-        tg.ConfigError, match="threads, of the processors .*: expected a whole number from 1 to .*, got 0"
+        tg.ConfigError,
+        match="threads, at most the usable processors: expected a whole number from 1 to .*, got 0",
     ):
         this_device(0)
     with pytest.raises(tg.ConfigError, match="expected a name of printable characters"):

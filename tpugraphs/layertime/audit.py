@@ -127,12 +127,9 @@ class LayerAudit:
             pandas is not installed.
         """
         about = ("device", "layers", "impossible", "repeated", "spread", "shifted")
-        own = ("first", "last", "layers", "level", "gflops")
         return tables.frame(
-            {
-                **{name: getattr(one, name) for name in about},
-                **{f"stretch_{name}": getattr(part, name) for name in own},
-            }
+            {name: getattr(one, name) for name in about}
+            | {f"stretch_{name}": value for name, value in asdict(part).items()}
             for one in self.devices
             for part in one.stretches
         )

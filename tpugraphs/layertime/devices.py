@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.arguments import check_number
 
@@ -47,7 +48,9 @@ class Device:
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
             raise ConfigError(f"device: expected a name of printable characters, got {self.name!r}")
         for figure in FIGURES:
-            check_number(f"device {self.name!r}: {figure}", getattr(self, figure), *LIMITS)
+            value = getattr(self, figure)
+            check_number(f"device {self.name!r}: {figure}", value, *LIMITS)
+            object.__setattr__(self, figure, plain(value))
 
 
 FIGURES = tuple(field.name for field in fields(Device)[1:])

@@ -88,8 +88,7 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
 def check_threads(threads: object) -> None:
     """Raise ConfigError for more threads than there are processors; None is fine."""
     if threads is not None:
-        name = "threads, of the processors that this process may use"
-        check_whole(name, threads, 1, machine.usable_processors())
+        check_whole("threads, at most the usable processors", threads, 1, machine.usable_processors())
 
 
 def cpu_name(threads: int) -> str:

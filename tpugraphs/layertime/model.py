@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibration, Views, choose
 from tpugraphs.layertime.devices import Device
@@ -72,15 +73,15 @@ class LayerTimeModel:
     ) -> None:
         check_known("kind", kind, KINDS)
         check_known("method", method, METHODS)
-        check_whole("seed", seed, 0, (1 << 40) - 1)
-        self.kind, self.method, self.seed = kind, method, seed
+        self.kind, self.method = kind, method
+        self.seed = check_whole("seed", seed, 0, (1 << 40) - 1)
         known = list(inspect.signature(METHODS[method]).parameters)[1:]
         for name in fields:
             if name not in known:
                 expected = f"one of {', '.join(known)}" if known else "none"
                 raise ConfigError(f"method {method!r}: no field {name!r}; expected {expected}")
-        self._method = METHODS[method](seed, **fields)
-        self.fields = dict(fields)
+        self._method = METHODS[method](self.seed, **fields)
+        self.fields = {name: plain(value) for name, value in fields.items()}
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
         self._figures: dict[str, Device] = {}  # of the devices that were calibrated by

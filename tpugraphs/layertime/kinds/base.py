@@ -139,9 +139,23 @@ class Input:
         return np.abs(drawn) + np.float32(0.1) if self.positive else drawn
 
 
-def image(batch: int, channels: int, side: int, dimensions: int = 2) -> tuple[Input]:
-    """Return images, which XLA's convolutions are fastest with on a CPU if channels come last."""
-    return (Input((batch, channels, *[side] * dimensions), (0, *range(2, 2 + dimensions), 1)),)
+Inputs = Callable[[Layer], tuple[Input, ...]]
+
+
+def shaped(*shapes: str, in_jax: tuple[int, ...] | None = None, below: str = "") -> Inputs:
+    """Return the inputs of a kind by their axes, names of columns: ``"batch dim_input"``."""
+
+    def inputs(layer: Layer) -> tuple[Input, ...]:
+        sizes = [tuple(layer[name] for name in shape.split()) for shape in shapes]
+        return tuple(Input(size, in_jax, layer.get(below)) for size in sizes)
+
+    return inputs
+
+
+def images(batch: str, channels: str, side: str, dimensions: int = 2) -> Inputs:
+    """Return inputs that are images. XLA's convolutions are fastest on a CPU if channels come last."""
+    in_jax = (0, *range(2, 2 + dimensions), 1)
+    return shaped(" ".join((batch, channels, *[side] * dimensions)), in_jax=in_jax)
 
 
 InJax = tuple[Callable[..., Any], dict[str, Input]]
@@ -176,7 +190,7 @@ class Kind:
     name: str
     columns: tuple[Size | Choice, ...]
     work: Callable[[Columns], Work] = field(repr=False)
-    inputs: Callable[[Layer], tuple[Input, ...]] = field(repr=False)
+    inputs: Inputs = field(repr=False)
     torch: Callable[[Any, Layer], Callable[..., Any]] = field(repr=False)
     jax: Callable[[Any, Layer], InJax] = field(repr=False)
     most_flops: float = 1e10

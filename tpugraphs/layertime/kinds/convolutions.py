@@ -25,7 +25,7 @@ from tpugraphs.layertime.kinds.base import (
     Layer,
     Size,
     Work,
-    image,
+    images,
     numbers,
     product,
     words,
@@ -92,9 +92,6 @@ def _convolution(
         read = batch * side**dimensions * cin
         return product(c, rows, cout / groups, depth, groups, read, depth * cout)
 
-    def inputs(layer: Layer) -> tuple[Input, ...]:
-        return image(layer[batch_], layer[cin_], layer[side_], dimensions)
-
     def settings(layer: Layer) -> tuple[list[int], int, bool, tuple[int, int]]:
         sizes = [layer[name] for name in (cin_, cout_, kernel_, stride_)]
         groups = layer[cin_] if cin_ == cout_ else 1
@@ -120,6 +117,7 @@ def _convolution(
 
         return run, weights | ({"b": Input((cout,))} if bias else {})
 
+    inputs = images(batch_, cin_, side_, dimensions)
     return Kind(name, columns, work, inputs, torch, jax, most_flops)
 
 

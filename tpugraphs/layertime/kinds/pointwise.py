@@ -24,9 +24,10 @@ from tpugraphs.layertime.kinds.base import (
     Layer,
     Size,
     Work,
-    image,
+    images,
     numbers,
     passes_of,
+    shaped,
     updated,
     words,
 )
@@ -81,10 +82,6 @@ def _elementwise_jax(jax: Any, layer: Layer) -> InJax:
     known |= {"relu": nn.relu, "tanh": jnp.tanh, "sigmoid": nn.sigmoid, "silu": nn.silu}
     function = _function(layer["op"], {**known, "gelu": lambda x: nn.gelu(x, approximate=False)})
     return lambda p, *arrays: function(*arrays), {}
-
-
-def _rows(layer: Layer) -> tuple[Input, ...]:
-    return (Input((layer["B"], layer["H"])),)
 
 
 def _softmax(c: Columns) -> Work:
@@ -151,10 +148,6 @@ def _table(c: Columns) -> Floats:
     return BYTES * rows * cols
 
 
-def _images(layer: Layer) -> tuple[Input, ...]:
-    return image(layer["batch"], layer["channels"], layer["matsize"])
-
-
 _NUMBERS = (Size("B", 1 << 30, (1, 1 << 17)), Size("H", 1 << 30, (1, 1 << 16)))
 _CHANNELS = Size("channels", 1 << 20, (1, 2048))
 
@@ -171,7 +164,7 @@ KINDS = (
         "softmax",
         (*_NUMBERS, OPTIMIZER),
         _softmax,
-        _rows,
+        shaped("B H"),
         torch=lambda torch, layer: torch.nn.Softmax(-1),
         jax=lambda jax, layer: (lambda p, x: jax.nn.softmax(x, -1), {}),
     ),
@@ -179,7 +172,7 @@ KINDS = (
         "layernorm",
         (*_NUMBERS, OPTIMIZER),
         _layernorm,
-        _rows,
+        shaped("B H"),
         torch=lambda torch, layer: torch.nn.LayerNorm(layer["H"]),
         jax=lambda jax, layer: _norm_jax(jax, layer["H"], (-1,)),
     ),
@@ -187,7 +180,7 @@ KINDS = (
         "batchnorm",
         (BATCH, replace(SIDE, drawn=(2, 512)), _CHANNELS, OPTIMIZER),
         _batchnorm,
-        _images,
+        images("batch", "channels", "matsize"),
         torch=lambda torch, layer: torch.nn.BatchNorm2d(layer["channels"]),
         jax=lambda jax, layer: _norm_jax(
             jax, layer["channels"], (0, 1, 2), given=layer["optimizer"] == "None"
@@ -206,7 +199,7 @@ KINDS = (
             OPTIMIZER,
         ),
         _pooling,
-        _images,
+        images("batch", "channels", "matsize"),
         _pooling_torch,
         _pooling_jax,
         most_flops=1e9,
@@ -221,7 +214,7 @@ KINDS = (
             OPTIMIZER,
         ),
         _embedding,
-        inputs=lambda layer: (Input((layer["batch"], layer["length"]), below=layer["dim_input"]),),
+        inputs=shaped("batch length", below="dim_input"),
         torch=lambda torch, layer: torch.nn.Embedding(layer["dim_input"], layer["dim_output"]),
         jax=lambda jax, layer: (
             lambda p, at: p["w"][at],

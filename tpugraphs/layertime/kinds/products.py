@@ -27,6 +27,7 @@ from tpugraphs.layertime.kinds.base import (
     Work,
     numbers,
     product,
+    shaped,
 )
 
 __all__ = ["KINDS"]
@@ -57,11 +58,6 @@ def _bmm(c: Columns) -> Work:
     return replace(work, update=np.zeros_like(rows))
 
 
-def _bmm_inputs(layer: Layer) -> tuple[Input, ...]:
-    count, rows, depth, cols = (layer[name] for name in "BMNK")
-    return Input((count, rows, depth)), Input((count, depth, cols))
-
-
 def _attention(c: Columns) -> Work:
     """Products of queries and keys, and of their softmax and values."""
     batch, heads, queries, keys, width = numbers(c, "batch", "heads", "queries", "keys", "head_size")
@@ -74,12 +70,6 @@ def _scores(c: Columns) -> Floats:
     """Bytes of every query's weights of all keys."""
     batch, heads, queries, keys = numbers(c, "batch", "heads", "queries", "keys")
     return BYTES * batch * heads * queries * keys
-
-
-def _attention_inputs(layer: Layer) -> tuple[Input, ...]:
-    batch, heads, width = (layer[name] for name in ("batch", "heads", "head_size"))
-    queries, keys = (Input((batch, heads, layer[name], width), (0, 2, 1, 3)) for name in ("queries", "keys"))
-    return queries, keys, keys
 
 
 def _lstm(c: Columns) -> Work:
@@ -137,7 +127,7 @@ KINDS = (
             OPTIMIZER,
         ),
         _dense,
-        inputs=lambda layer: (Input((layer["batch"], layer["dim_input"])),),
+        inputs=shaped("batch dim_input"),
         torch=lambda torch, layer: torch.nn.Linear(layer["dim_input"], layer["dim_output"]),
         jax=lambda jax, layer: _affine(layer["dim_input"], layer["dim_output"]),
     ),
@@ -145,7 +135,7 @@ KINDS = (
         "linear",
         (*_matrices(8192, 64, 4096), OPTIMIZER),
         _linear,
-        inputs=lambda layer: (Input((layer["B"], layer["M"], layer["N"])),),
+        inputs=shaped("B M N"),
         torch=lambda torch, layer: torch.nn.Linear(layer["N"], layer["K"]),
         jax=lambda jax, layer: _affine(layer["N"], layer["K"]),
         grows="M",  # measured tables hold one product of many rows
@@ -154,7 +144,7 @@ KINDS = (
         "bmm",
         (*_matrices(2048, 256, 2048), OPTIMIZER),
         _bmm,
-        inputs=_bmm_inputs,
+        inputs=shaped("B M N", "B N K"),
         torch=lambda torch, layer: torch.bmm,
         jax=lambda jax, layer: (lambda p, a, b: jax.numpy.matmul(a, b), {}),
     ),
@@ -169,7 +159,12 @@ KINDS = (
             OPTIMIZER,
         ),
         _attention,
-        inputs=_attention_inputs,
+        inputs=shaped(
+            "batch heads queries head_size",
+            "batch heads keys head_size",
+            "batch heads keys head_size",
+            in_jax=(0, 2, 1, 3),
+        ),
         torch=lambda torch, layer: torch.nn.functional.scaled_dot_product_attention,
         jax=lambda jax, layer: (lambda p, q, k, v: jax.nn.dot_product_attention(q, k, v), {}),
         held=_scores,
@@ -184,7 +179,7 @@ KINDS = (
             OPTIMIZER,
         ),
         _lstm,
-        inputs=lambda layer: (Input((layer["batch"], layer["length"], layer["dim_input"])),),
+        inputs=shaped("batch length dim_input"),
         torch=_lstm_torch,
         jax=_lstm_jax,
         most_flops=5e9,

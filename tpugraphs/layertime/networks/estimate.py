@@ -253,8 +253,8 @@ def network_time(
 
     name = place(None).name
     optimizer = "None" if optimizer is None else optimizer
-    check_whole("batch_size", batch_size, 1)
-    check_whole("replicas, at most the batch size", replicas, 1, batch_size)
+    batch_size = check_whole("batch_size", batch_size, 1)
+    replicas = check_whole("replicas, at most the batch size", replicas, 1, batch_size)
     check_known("optimizer", optimizer, OPTIMIZERS)
     check_known("method", method, _METHODS)
     check_positive("factor", factor, 1e6)
