@@ -15,7 +15,7 @@ from tpugraphs.layertime.devices import FIGURES
 from tpugraphs.layertime.kinds import OPTIMIZERS
 from tpugraphs.layertime.kinds.base import Input
 from tpugraphs.layertime.kinds.convolutions import same_padding
-from tpugraphs.layertime.measuring import FRAMEWORKS, jax_layers, run, torch_layers
+from tpugraphs.layertime.measuring import FRAMEWORKS, run, torch_layers
 from tpugraphs.layertime.measuring.spaces import MOST_BYTES, draw, held_bytes
 from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.system import machine
@@ -26,8 +26,9 @@ TIMES = ("time_median_ms", "time_min_ms", "time_max_ms", "time_std_ms")
 
 def library(framework):
     """The framework on the CPU, or the test is skipped."""
-    if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"needs {framework}")
+    for needed in (framework, *(["optax"] if framework == "jax" else [])):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"needs {needed}")
     return FRAMEWORKS[framework](False, None)
 
 
@@ -124,30 +125,29 @@ def test_padding_as_tensorflow_deals_it():
 @pytest.mark.parametrize("name", OPTIMIZERS[1:])
 def test_optimizers_in_jax_compute_what_those_of_torch_do(name):
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    from tpugraphs.layertime.measuring.jax_optimizers import OPTIMIZERS as RULES
-
+    optax = pytest.importorskip("optax")
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=(5, 3)).astype("f"), rng.normal(size=(3, 5, 3)).astype("f")
     theirs = torch.nn.Parameter(torch.from_numpy(start.copy()))
     optimizer = library("torch").optimizer(name, [theirs], lr=0.1)
-    ours, update = {"w": jax.numpy.asarray(start)}, RULES[name]
-    state = update.start(ours)
+    ours, update = {"w": jax.numpy.asarray(start)}, library("jax").optimizer(name, 0.1)
+    state = update.init(ours)
     for gradient in gradients:
         theirs.grad = torch.from_numpy(gradient.copy())
         optimizer.step()
-        ours, state = update(jax.numpy, ours, {"w": gradient}, state, 0.1)
+        changes, state = update.update({"w": gradient}, state, ours)
+        ours = optax.apply_updates(ours, changes)
         np.testing.assert_allclose(ours["w"], theirs.detach().numpy(), rtol=1e-5, atol=1e-5)
     assert np.abs(ours["w"] - start).max() > 1e-5
 
 
 def test_a_step_in_jax_has_all_gradients():
-    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax")
     runs = library("jax")
     function, weights, inputs = runs.forward("dense", small("dense", batch=3, activation="tanh"))
     dy = Input((3, 6)).draw(np.random.default_rng(2))
-    rule = jax_layers.OPTIMIZERS["SGD"]
-    step = jax_layers._training(jax, function, rule)
-    new, _, y, dx = step(weights, rule.start(weights), inputs, dy)
+    rule = runs.optimizer("SGD")
+    new, _, y, dx = runs.training(function, rule)(weights, rule.init(weights), inputs, dy)
     np.testing.assert_allclose(y, function(weights, *inputs), rtol=1e-6)
     slope = dy * (1 - np.asarray(y) ** 2)
     np.testing.assert_allclose(dx[0], slope @ np.asarray(weights["w"]).T, rtol=1e-4, atol=1e-5)

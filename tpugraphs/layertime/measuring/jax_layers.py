@@ -12,11 +12,21 @@ import numpy as np
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.kinds.base import Input, Layer
-from tpugraphs.layertime.measuring.base import Step
-from tpugraphs.layertime.measuring.jax_optimizers import OPTIMIZERS
+from tpugraphs.layertime.measuring.base import LEARNING_RATE, Step
 from tpugraphs.system import machine
 
 __all__ = ["Jax"]
+
+_OPTIMIZERS: dict[
+    str, tuple[str, dict[str, float]]
+] = {  # of optax, with the defaults and starts of torch.optim
+    "SGD": ("sgd", {}),
+    "Momentum": ("sgd", {"momentum": 0.9}),
+    "Adagrad": ("adagrad", {"initial_accumulator_value": 0.0, "eps": 1e-10}),
+    "RMSProp": ("rmsprop", {"decay": 0.99, "eps_in_sqrt": False}),
+    "Adadelta": ("adadelta", {"rho": 0.9, "eps": 1e-6}),
+    "Adam": ("adam", {}),
+}
 
 
 class Jax:
@@ -27,9 +37,11 @@ class Jax:
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
         try:
             import jax
-        except ImportError:
-            raise ConfigError("JAX is not installed: pip install tpugraphs[jax]") from None
-        self._jax, self.version = jax, str(jax.__version__)
+            import optax
+        except ImportError as error:
+            missing = "optax" if error.name == "optax" else "JAX"
+            raise ConfigError(f"{missing} is not installed: pip install tpugraphs[jax]") from None
+        self._jax, self._optax, self.version = jax, optax, str(jax.__version__)
         self.gpu = jax.default_backend() == "gpu" if gpu is None else gpu
         try:
             self._device = jax.devices("gpu" if self.gpu else "cpu")[0]
@@ -67,11 +79,11 @@ class Jax:
         if layer["optimizer"] == "None":
             compiled = jax.jit(function)
             return lambda: jax.block_until_ready(compiled(weights, *inputs))
-        update = OPTIMIZERS[layer["optimizer"]]
-        whole = jax.jit(_training(jax, function, update), donate_argnums=(0, 1))
+        optimizer = self.optimizer(layer["optimizer"])
+        whole = jax.jit(self.training(function, optimizer), donate_argnums=(0, 1))
         shape = jax.eval_shape(function, weights, *inputs).shape
         gradient = jax.device_put(Input(shape).draw(np.random.default_rng(1)), self._device)
-        state = jax.device_put(update.start(weights), self._device)
+        state = jax.device_put(optimizer.init(weights), self._device)
         kept = [weights, state]  # the step takes their memory, and gives them back
 
         def train() -> None:
@@ -80,28 +92,34 @@ class Jax:
 
         return train
 
+    def optimizer(self, name: str, rate: float = LEARNING_RATE) -> Any:
+        """Return the optimizer of the column's word."""
+        rule, options = _OPTIMIZERS[name]
+        return getattr(self._optax, rule)(rate, **options)
+
+    def training(self, function: Callable[..., Any], optimizer: Any) -> Callable[..., Any]:
+        """Make the function of weights, state of the optimizer, inputs and gradient that does a whole step.
+
+        The outputs are among its results, or the compiler would leave out what the gradients need not.
+        """
+        jax, optax = self._jax, self._optax
+
+        def step(weights: Any, state: Any, inputs: list[Any], gradient: Any) -> tuple[Any, ...]:
+            floats = [i for i, one in enumerate(inputs) if one.dtype == np.float32]
+
+            def layer(weights: Any, given: list[Any]) -> Any:
+                merged = dict(enumerate(inputs)) | dict(zip(floats, given, strict=True))
+                return function(weights, *merged.values())
+
+            y, pull = jax.vjp(layer, weights, [inputs[i] for i in floats])
+            slopes, rest = pull(gradient)
+            updates, state = optimizer.update(slopes, state, weights)
+            return optax.apply_updates(weights, updates), state, y, rest
+
+        return step
+
     def close(self) -> None:
         """Put back nothing: nothing was set."""
-
-
-def _training(jax: Any, function: Callable[..., Any], update: Any) -> Callable[..., Any]:
-    """Make the function of weights, state of the optimizer, inputs and gradient that does a whole step.
-
-    The outputs are among its results, or the compiler would leave out what the gradients need not.
-    """
-
-    def step(weights: Any, state: Any, inputs: list[Any], gradient: Any) -> tuple[Any, ...]:
-        floats = [i for i, one in enumerate(inputs) if one.dtype == np.float32]
-
-        def layer(weights: Any, given: list[Any]) -> Any:
-            merged = dict(enumerate(inputs)) | dict(zip(floats, given, strict=True))
-            return function(weights, *merged.values())
-
-        y, pull = jax.vjp(layer, weights, [inputs[i] for i in floats])
-        slopes, rest = pull(gradient)
-        return (*update(jax.numpy, weights, slopes, state), y, rest)
-
-    return step
 
 
 def _followed(function: Callable[..., Any], activation: Callable[[Any], Any]) -> Callable[..., Any]:
