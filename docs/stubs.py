@@ -224,9 +224,11 @@ def layer_words() -> str:
         "METHODS": METHODS,
         "FRAMEWORKS": FRAMEWORKS,
     }
-    lines = [
-        f'{name} = """\n{textwrap.fill(" ".join(known), 100)}\n""".split()' for name, known in words.items()
-    ]
+    lines = []
+    for name, known in words.items():
+        text = textwrap.fill(" ".join(known), 100)
+        quoted = f'"""\n{text}\n"""' if "\n" in text else f'"{text}"'
+        lines.append(f"{name} = {quoted}.split()")
     return module("Words of the commands of layer times.", "\n".join(lines), list(words))
 
 
