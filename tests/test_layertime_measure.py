@@ -504,7 +504,7 @@ def test_a_system_that_tells_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "_CPU", tmp_path)
     monkeypatch.setattr(machine, "_CPUINFO", str(tmp_path / "cpuinfo"))
     with pytest.raises(
-        tg.ConfigError, match=r"does not tell clock_mhz, cache_mb; describe .*Device\(name, peak"
+        tg.ConfigError, match=r"does not report clock_mhz, cache_mb; describe .*Device\(name, peak"
     ):
         this_device(1)
     (tmp_path / "cpuinfo").write_text("processor : 0\ncpu MHz\t\t: 2000.5\n\ncpu MHz\t\t: 2400.25\n")
@@ -535,7 +535,7 @@ def test_gpus_are_known_by_name_or_by_their_properties():
     assert found.bandwidth_gbps == pytest.approx(600, rel=0.01)
     for change in ({"major": 99}, {"memory_clock_rate": 0}):
         with pytest.raises(
-            tg.ConfigError, match=r"'NVIDIA A10': the system does not tell \w+; describe the dev"
+            tg.ConfigError, match=r"'NVIDIA A10': the system does not report \w+; describe the dev"
         ):
             local.gpu_device(SimpleNamespace(**{**vars(told), **change}))
 

@@ -63,14 +63,13 @@ def cost_terms(table: LayerTable) -> Floats:
 
 def _padded(work: Work, units: Floats) -> list[Floats]:
     """Return the operations of products padded to tiles, and to waves of tiles on all units."""
-    if work.rows is None or work.cols is None or work.depth is None or work.count is None:
+    if work.product is None:
         return []
-    each = 2 * work.depth * work.passes
-    padded = [
-        each * np.ceil(work.rows / tile) * np.ceil(work.cols / tile) * work.count * tile**2 for tile in _TILES
-    ]
+    rows, cols, depth, count = work.product
+    each = 2 * depth * work.passes
+    padded = [each * np.ceil(rows / tile) * np.ceil(cols / tile) * count * tile**2 for tile in _TILES]
     high, wide = _WAVE
-    waves = np.ceil(np.ceil(work.rows / high) * np.ceil(work.cols / wide) * work.count / units)
+    waves = np.ceil(np.ceil(rows / high) * np.ceil(cols / wide) * count / units)
     return [*padded, each * waves * units * high * wide]
 
 

@@ -116,7 +116,7 @@ class Space:
 
         `clipped`: with layers beyond the range of a column at its end.
         """
-        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        varies = self._varying
         placed: Floats = np.take(columns, varies, 1)
         if clipped:
             np.clip(placed, self.low[varies], self.high[varies], out=placed)
@@ -126,7 +126,7 @@ class Space:
 
     def reaching(self, places: Floats) -> Space:
         """Return the space with its ends as far as these places (n, V), if they are beyond."""
-        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        varies = self._varying
         low, high = self.low.copy(), self.high.copy()
         columns = places * self.spread[varies] + self.center[varies]
         low[varies] = np.minimum(low[varies], columns.min(0))
@@ -148,7 +148,11 @@ class Space:
     @property
     def size(self) -> int:
         """Number of columns that vary."""
-        return int((self.high - self.low > _NEAR).sum())
+        return int(self._varying.size)
+
+    @property
+    def _varying(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.high - self.low > _NEAR)
 
     def to_file(self) -> Floats:
         """Return one array (4, F)."""
@@ -198,23 +202,23 @@ def _described(table: LayerTable, column: Size | Choice) -> Iterator[tuple[str, 
 
 def _tiled(table: LayerTable, work: Work) -> Iterator[tuple[str, Floats]]:
     """Yield how well the product fills tiles, and how well its tiles fill the units of the device."""
-    if work.rows is None or work.cols is None or work.depth is None or work.count is None:
+    if work.product is None:
         numbers = work.written / 4
         yield "log numbers per unit", _log(numbers / table.per_device("units"))
         if work.row is not None:
             for chunk in _CHUNKS:
                 yield f"row filled of {chunk}", work.row / (np.ceil(work.row / chunk) * chunk)
         return
-    yield "log rows", _log(work.rows)
-    yield "log cols", _log(work.cols)
-    yield "log depth", _log(work.depth)
+    rows, cols, depth, count = work.product
+    sides = {"rows": rows, "cols": cols, "depth": depth}
+    for name, values in sides.items():
+        yield f"log {name}", _log(values)
     for high, wide in _TILES:
-        tiles = np.ceil(work.rows / high) * np.ceil(work.cols / wide)
-        waves = tiles * work.count / table.per_device("units")
+        tiles = np.ceil(rows / high) * np.ceil(cols / wide)
+        waves = tiles * count / table.per_device("units")
         yield f"log waves of {high} x {wide}", _log(waves)
         yield f"waves filled of {high} x {wide}", waves / np.ceil(waves)
-        yield f"tiles filled of {high} x {wide}", work.rows * work.cols / (tiles * high * wide)
-    sides = {"rows": work.rows, "cols": work.cols, "depth": work.depth}
+        yield f"tiles filled of {high} x {wide}", rows * cols / (tiles * high * wide)
     for name, values in sides.items():
         for chunk in _FILLED:
             yield f"{name} filled of {chunk}", values / (np.ceil(values / chunk) * chunk)

@@ -83,9 +83,9 @@ class Work:
         Times that these are moved: 1 for a forward pass alone, 3 for forward and both backward passes.
     update : array
         Bytes that the optimizer reads and writes.
-    rows, cols, depth, count : array or None
-        Sizes of the product (rows, depth) x (depth, cols) that the forward pass is, and how many there are;
-        None where there is none.
+    product : (rows, cols, depth, count) or None
+        Sizes of the matrix product (rows, depth) x (depth, cols) that the forward pass is, and how many there
+        are; None for other layers.
     row : array or None
         Numbers of a row that is reduced as a whole; None where there are no rows.
     """
@@ -96,10 +96,7 @@ class Work:
     written: Floats
     passes: Floats
     update: Floats
-    rows: Floats | None = None
-    cols: Floats | None = None
-    depth: Floats | None = None
-    count: Floats | None = None
+    product: tuple[Floats, Floats, Floats, Floats] | None = None
     row: Floats | None = None
 
     @property
@@ -239,8 +236,5 @@ def product(
         BYTES * rows * cols * count,
         passes,
         updated(c, BYTES * weights),
-        rows,
-        cols,
-        depth,
-        count,
+        (rows, cols, depth, count),
     )
