@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -19,6 +20,9 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs import _core, kernels, recipes
 from tpugraphs.kernels.faces import literal
+from tpugraphs.layertime.devices import FIGURES
+from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS
+from tpugraphs.layertime.measuring import FRAMEWORKS
 from tpugraphs.layertime.methods import METHODS
 
 PACKAGE = Path(__file__).parents[1] / "tpugraphs"
@@ -211,6 +215,23 @@ def method_fields() -> str:
     return module("Types of the fields of methods.", text, ["MethodFields"])
 
 
+def layer_words() -> str:
+    """Return the words that the commands of layer times offer, which are not imported for a --help."""
+    words = {
+        "KINDS": KINDS,
+        "OPTIMIZERS": OPTIMIZERS,
+        "FIGURES": FIGURES,
+        "METHODS": METHODS,
+        "FRAMEWORKS": FRAMEWORKS,
+    }
+    lines = []
+    for name, known in words.items():
+        text = textwrap.fill(" ".join(known), 100)
+        quoted = f'"""\n{text}\n"""' if "\n" in text else f'"{text}"'
+        lines.append(f"{name} = {quoted}.split()")
+    return module("Words of the commands of layer times.", "\n".join(lines), list(words))
+
+
 def fit_arguments() -> str:
     """Return `FitArguments`: what `Ranker.fit` takes by keyword, for functions that hand it on."""
     parameters = inspect.signature(tg.Ranker.fit).parameters.values()
@@ -264,6 +285,7 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,
     "layertime/methods/fields.py": method_fields,
+    "cli/layertime/words.py": layer_words,
     **{f"{name}.pyi": partial(moved, at) for name, at in tg._MODULES.items() if name != at},
 }
 

@@ -14,7 +14,7 @@ from rankers import small_graph, small_ranker
 import tpugraphs as tg
 from tpugraphs import submission
 from tpugraphs.cli import main
-from tpugraphs.layertime.networks import Layer, network_time
+from tpugraphs.layertime import Layer, network_time
 from tpugraphs.layertime.table import read_table
 
 TABLE = np.arange(24.0).reshape(12, 2)

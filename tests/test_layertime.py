@@ -52,7 +52,7 @@ def test_devices_by_all_their_names():
     with pytest.raises(tg.ConfigError, match="expected a name or a Device"):
         tg.layertime.get_device(3)
     for bad in (0, -1, math.nan, math.inf, "fast", True):
-        with pytest.raises(tg.ConfigError, match=r"'mine': bandwidth_gbps: expected a number above 0"):
+        with pytest.raises(tg.ConfigError, match=r"'mine': bandwidth_gbps: expected a number from 1e-06 to"):
             Device("mine", 100, bad, 3000, 8, 32, 16)
 
 
@@ -89,7 +89,7 @@ def test_work_of_other_kinds():
     norm = work("layernorm", B=3, H=5, optimizer="SGD")
     assert norm.moved[0] == 2 * (2 * 4 * 15 + 4 * 10) + norm.update[0] and norm.update[0] == 3 * 4 * 10
     linear = work("linear", B=4, M=3, N=5, K=7)
-    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.rows[0] == 12
+    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.product[0][0] == 12
     assert work("bmm", B=4, M=3, N=5, K=7, optimizer="SGD").update[0] == 0
     sizes = {"batch": 2, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "padding": "SAME"}
     assert work("conv1d", **sizes, length=8).flops[0] == 2 * (2 * 8) * 16 * (3 * 4)
@@ -377,7 +377,7 @@ def test_wrong_models_are_refused(trained):
         ({"kind": "gru"}, "kind 'gru'"),
         ({"kind": "dense", "method": "magic"}, "method 'magic': unknown; expected one of residual, roofline"),
         ({"kind": "dense", "seed": -1}, "seed: expected a whole number"),
-        ({"kind": "dense", "steps": 0}, "steps: expected a whole number from 1 on"),
+        ({"kind": "dense", "steps": 0}, "steps: expected a whole number of at least 1"),
         ({"kind": "dense", "method": "roofline", "steps": 3}, "method 'roofline'.*steps"),
     ):
         with pytest.raises(tg.ConfigError, match=message):
@@ -388,3 +388,14 @@ def test_wrong_models_are_refused(trained):
         trained.predict(layers(3), device="Abacus")
     with pytest.raises(tg.ConfigError, match="kind 'dense', expected 'conv2d'"):
         read_table(read_table(layers(3), "dense"), "conv2d")
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    mine = Device("mine", np.float32(300), np.int64(40), 3000, np.int64(4), 16, 32)
+    model = LayerTimeModel("dense", "roofline", np.int64(3)).fit(
+        {name: values for name, values in layers(50).items() if name != "device"}, mine
+    )
+    model.save(tmp_path / "model")
+    assert LayerTimeModel.load(tmp_path / "model").known_devices == (mine,)
+    LayerTimeModel("dense", members=np.int64(1), steps=2, width=8).fit(layers(50)).save(tmp_path / "model")
+    assert LayerTimeModel.load(tmp_path / "model").fields == {"members": 1, "steps": 2, "width": 8}

@@ -24,14 +24,11 @@ from webserver import Server
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.cli import layertime as group
-from tpugraphs.cli.layertime import fit, shared
 from tpugraphs.cli.layertime import measure as measuring
+from tpugraphs.cli.layertime import shared
 from tpugraphs.data.origins import PublicFile
 from tpugraphs.download import layer_times
-from tpugraphs.layertime import DEVICES, KINDS, METHODS, Device, LayerTimeModel, local, read_table
-from tpugraphs.layertime.devices import FIGURES
-from tpugraphs.layertime.kinds import OPTIMIZERS
-from tpugraphs.layertime.measuring import FRAMEWORKS
+from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, local, read_table
 
 MINE = "mine:peak_gflops=100.5,bandwidth_gbps=20,clock_mhz=3000,units=1,cache_mb=32,memory_gb=16"
 NET = [
@@ -73,19 +70,6 @@ def made(tmp_path_factory):
 # ---- the table of commands
 
 
-def test_words_of_the_help_are_those_of_the_library():
-    assert sorted(shared.KINDS) == sorted(KINDS) and shared.OPTIMIZERS == list(OPTIMIZERS)
-    assert tuple(shared.FIGURES) == FIGURES
-    parser = cli._parser()
-    told = parser.format_help()
-    assert "layertime" in told
-    for module, option, expected in ((fit, "--method", METHODS), (measuring, "--framework", FRAMEWORKS)):
-        own = cli._Parser()
-        module.add_arguments(own)
-        (choices,) = (action.choices for action in own._actions if option in action.option_strings)
-        assert set(choices) == set(expected)
-
-
 @pytest.mark.parametrize("name", group.COMMANDS)
 def test_examples_can_be_parsed(name):
     module = importlib.import_module(f"tpugraphs.cli.layertime.{name}")
@@ -123,7 +107,7 @@ def test_examples_can_be_parsed(name):
         (["predict", "model.safetensors", "few.csv", "--device", "a:units=x"], "units: expected a number"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("=1,", "=1.5,")], "a whole number"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("=1,", "=inf,")], "a whole number"),
-        (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("20", "-2")], "a number above 0"),
+        (["predict", "model.safetensors", "few.csv", "--device", MINE.replace("20", "-2")], "expected a number from 1e-06"),
         (["predict", "model.safetensors", "few.csv", "--device", MINE[4:]], "a name of printable characters"),
         (["suggest", "model.safetensors", "--out", "x.csv"], "--device"),
         (

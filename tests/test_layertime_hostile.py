@@ -61,7 +61,7 @@ def test_a_device_of_several_names_is_one(tmp_path):
         ("32", "column 'batch': expected one value per row, found '32'"),
         (np.ones((ROWS, 2)), "column 'batch': expected one value per row"),
         ([[1]] * ROWS, r"column 'batch', row 0: expected a number, found \[1\]"),
-        ([10**400] * ROWS, "column 'batch', row 0: a number beyond all ranges"),
+        ([10**400] * ROWS, "column 'batch', row 0: expected a number, found one beyond all ranges"),
     ],
 )
 def test_columns_that_are_none_are_refused(value, message):
@@ -77,7 +77,7 @@ def test_times_beyond_all_clocks_are_refused(ms):
 
 @pytest.mark.parametrize("figure", [1e-320, 1e300, 10**400])
 def test_devices_beyond_all_machines_are_refused(figure):
-    with pytest.raises(tg.ConfigError, match="peak_gflops: expected a number above 0, from 1e-06 to 1e"):
+    with pytest.raises(tg.ConfigError, match="peak_gflops: expected a number from 1e-06 to 1e"):
         Device("mine", figure, 1, 1, 1, 1, 1)
 
 

@@ -13,9 +13,10 @@ import tpugraphs as tg
 from tpugraphs.layertime import DEVICES, KINDS, Device, local, measure, read_table, this_device
 from tpugraphs.layertime.devices import FIGURES
 from tpugraphs.layertime.kinds import OPTIMIZERS
-from tpugraphs.layertime.measuring import FRAMEWORKS, SPACES, jax_layers, run, torch_layers
-from tpugraphs.layertime.measuring.base import Input, same_padding
-from tpugraphs.layertime.measuring.spaces import draw, held_bytes
+from tpugraphs.layertime.kinds.base import Input
+from tpugraphs.layertime.kinds.convolutions import same_padding
+from tpugraphs.layertime.measuring import FRAMEWORKS, run, torch_layers
+from tpugraphs.layertime.measuring.spaces import MOST_BYTES, draw, held_bytes
 from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.system import machine
 
@@ -25,8 +26,9 @@ TIMES = ("time_median_ms", "time_min_ms", "time_max_ms", "time_std_ms")
 
 def library(framework):
     """The framework on the CPU, or the test is skipped."""
-    if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"needs {framework}")
+    for needed in (framework, *(["optax"] if framework == "jax" else [])):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"needs {needed}")
     return FRAMEWORKS[framework](False, None)
 
 
@@ -48,14 +50,12 @@ def work(kind, layer):
 # ---- every kind
 
 
-def test_every_kind_can_be_drawn_and_built_in_every_framework():
-    assert set(SPACES) == set(KINDS) == set(torch_layers.BUILDERS) == set(jax_layers.BUILDERS)
-    for kind, space in SPACES.items():
-        columns = [c for c in KINDS[kind].columns if not hasattr(c, "values")]
-        assert set(space.sizes) == {column.name for column in columns}
-        for column in columns:
-            low, high = space.sizes[column.name]
-            assert column.low <= low < high <= column.high
+def test_every_size_can_be_drawn_from_a_range_that_tables_may_hold():
+    for kind in KINDS.values():
+        for column in kind.columns:
+            if not hasattr(column, "values"):
+                low, high = column.drawn
+                assert column.low <= low < high <= column.high
 
 
 @pytest.mark.parametrize("optimizer", ["None", "Adam"])
@@ -125,30 +125,29 @@ def test_padding_as_tensorflow_deals_it():
 @pytest.mark.parametrize("name", OPTIMIZERS[1:])
 def test_optimizers_in_jax_compute_what_those_of_torch_do(name):
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    from tpugraphs.layertime.measuring.jax_optimizers import OPTIMIZERS as RULES
-
+    optax = pytest.importorskip("optax")
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=(5, 3)).astype("f"), rng.normal(size=(3, 5, 3)).astype("f")
     theirs = torch.nn.Parameter(torch.from_numpy(start.copy()))
     optimizer = library("torch").optimizer(name, [theirs], lr=0.1)
-    ours, update = {"w": jax.numpy.asarray(start)}, RULES[name]
-    state = update.start(ours)
+    ours, update = {"w": jax.numpy.asarray(start)}, library("jax").optimizer(name, 0.1)
+    state = update.init(ours)
     for gradient in gradients:
         theirs.grad = torch.from_numpy(gradient.copy())
         optimizer.step()
-        ours, state = update(jax.numpy, ours, {"w": gradient}, state, 0.1)
+        changes, state = update.update({"w": gradient}, state, ours)
+        ours = optax.apply_updates(ours, changes)
         np.testing.assert_allclose(ours["w"], theirs.detach().numpy(), rtol=1e-5, atol=1e-5)
     assert np.abs(ours["w"] - start).max() > 1e-5
 
 
 def test_a_step_in_jax_has_all_gradients():
-    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax")
     runs = library("jax")
     function, weights, inputs = runs.forward("dense", small("dense", batch=3, activation="tanh"))
     dy = Input((3, 6)).draw(np.random.default_rng(2))
-    rule = jax_layers.OPTIMIZERS["SGD"]
-    step = jax_layers._training(jax, function, rule)
-    new, _, y, dx = step(weights, rule.start(weights), inputs, dy)
+    rule = runs.optimizer("SGD")
+    new, _, y, dx = runs.training(function, rule)(weights, rule.init(weights), inputs, dy)
     np.testing.assert_allclose(y, function(weights, *inputs), rtol=1e-6)
     slope = dy * (1 - np.asarray(y) ** 2)
     np.testing.assert_allclose(dx[0], slope @ np.asarray(weights["w"]).T, rtol=1e-4, atol=1e-5)
@@ -179,18 +178,18 @@ def test_a_step_in_torch_updates_weights_and_has_gradients_of_inputs(monkeypatch
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_layers_are_bounded_and_varied(kind):
-    space, known = SPACES[kind], KINDS[kind]
+    known = KINDS[kind]
     columns = draw(kind, 300, 0)
     table = read_table(columns, kind, MINE, timed=False)
     counted = known.work(table.columns)
-    assert counted.flops.max() <= space.flops and counted.moved.max() <= space.bytes
-    assert held_bytes(known, table.columns).max() <= space.bytes
+    assert counted.flops.max() <= known.most_flops and counted.moved.max() <= MOST_BYTES
+    assert held_bytes(known, table.columns).max() <= MOST_BYTES
     for column in known.columns:
         values = table.columns[column.name]
         if hasattr(column, "values"):
             assert set(values) == set(column.values)
         else:
-            low, high = space.sizes[column.name]
+            low, high = column.drawn
             assert low <= values.min() and values.max() <= high and len(set(values)) > min(3, high - low)
     assert 110 < np.sum(columns["optimizer"] == "None") < 190
     for training in (True, False):
@@ -227,7 +226,7 @@ def test_blocks_have_as_many_calls_as_they_need(monkeypatch):
 class Fake:
     """Times that follow from the layer; `ends` are raised at these numbers of layers."""
 
-    name, kinds, version, gpu, threads = "fake", tuple(KINDS), "1", False, 1
+    name, version, gpu, threads = "fake", "1", False, 1
     ends, built = {}, 0
 
     def __init__(self, gpu, threads):
@@ -413,9 +412,9 @@ def test_layers_that_are_too_large_are_not_tried(fake):
         ({"framework": "keras"}, "framework 'keras': unknown; expected one of torch, jax"),
         ({"count": 0}, "count: expected a whole number from 1"),
         ({"count": True}, "count: expected a whole number"),
-        ({"seed": -1}, "seed: expected a whole number from 0"),
+        ({"seed": -1}, "seed: expected a whole number of at least 0"),
         ({"repeats": 1.5}, "repeats: expected a whole number"),
-        ({"threads": 0}, "threads: expected a whole number"),
+        ({"threads": 0}, "threads, at most the usable processors: expected a whole number"),
         ({"least_ms": 0}, "least_ms: expected a number above 0"),
         ({"least_ms": "long"}, "least_ms: expected a number above 0"),
         ({"training": True}, "training: layers that are given say it"),
@@ -493,7 +492,8 @@ def test_this_device_is_read_and_measured():
     assert this_device(1) == this_device(1)  # measured once
     assert "1 thread" in this_device(1).name
     with pytest.raises(
-        tg.ConfigError, match="threads: expected a whole number from 1 to .*, the processors .*, got 0"
+        tg.ConfigError,
+        match="threads, at most the usable processors: expected a whole number from 1 to .*, got 0",
     ):
         this_device(0)
     with pytest.raises(tg.ConfigError, match="expected a name of printable characters"):
@@ -504,7 +504,7 @@ def test_a_system_that_tells_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "_CPU", tmp_path)
     monkeypatch.setattr(machine, "_CPUINFO", str(tmp_path / "cpuinfo"))
     with pytest.raises(
-        tg.ConfigError, match=r"does not tell clock_mhz, cache_mb; describe .*Device\(name, peak"
+        tg.ConfigError, match=r"does not report clock_mhz, cache_mb; describe .*Device\(name, peak"
     ):
         this_device(1)
     (tmp_path / "cpuinfo").write_text("processor : 0\ncpu MHz\t\t: 2000.5\n\ncpu MHz\t\t: 2400.25\n")
@@ -535,7 +535,7 @@ def test_gpus_are_known_by_name_or_by_their_properties():
     assert found.bandwidth_gbps == pytest.approx(600, rel=0.01)
     for change in ({"major": 99}, {"memory_clock_rate": 0}):
         with pytest.raises(
-            tg.ConfigError, match=r"'NVIDIA A10': the system does not tell \w+; describe the dev"
+            tg.ConfigError, match=r"'NVIDIA A10': the system does not report \w+; describe the dev"
         ):
             local.gpu_device(SimpleNamespace(**{**vars(told), **change}))
 
@@ -580,7 +580,7 @@ def test_tables_describe_their_devices(tmp_path):
     [
         ({"clock_mhz": None}, "no column 'clock_mhz'; a table that describes its devices has device, peak_gflops"),
         ({"device": None}, "no column 'device'; a table that describes"),
-        ({"cache_mb": [32, 0, 32]}, "column 'cache_mb', row 1: expected a number above 0, .* found 0.0"),
+        ({"cache_mb": [32, 0, 32]}, "column 'cache_mb', row 1: expected a number above 0, .* found 0"),
         ({"memory_gb": [16, 16, np.nan]}, "column 'memory_gb', row 2: expected a number above 0, .* found nan"),
         ({"peak_gflops": [1, "fast", 1]}, "column 'peak_gflops', row 1: expected a number, found 'fast'"),
         ({"units": [1.5, 4, 1.5]}, "column 'units', row 0: expected a whole number from 1"),

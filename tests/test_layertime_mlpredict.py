@@ -240,7 +240,7 @@ def test_every_kind_is_learnt(kind):
 
 def test_wrong_fields_are_refused():
     for wrong, message in (
-        ({"steps": 0}, "steps: expected a whole number from 1 on, got 0"),
+        ({"steps": 0}, "steps: expected a whole number of at least 1, got 0"),
         ({"steps": True}, "steps: expected a whole number"),
         ({"preset": "huge"}, "unknown preset: 'huge'"),
         ({"width": 3}, "method 'mlpredict'.*width"),

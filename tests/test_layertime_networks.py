@@ -113,11 +113,11 @@ def test_layers_of_our_kinds(tmp_path):
         ([{"kind": "dense", "dim_input": 3}], "layer 'dense_1': no column 'dim_output'"),
         ([{"kind": "softmax", "H": 0}], "column 'H', row 0: expected a whole number from 1"),
         ([{"kind": "softmax", "H": 3, "B": 4}], "column 'B': unknown.*rows= says how often"),
-        ([{"kind": "softmax", "H": 3, "rows": 0}], "rows: expected a whole number from 1 on, found 0"),
+        ([{"kind": "softmax", "H": 3, "rows": 0}], "rows: expected a whole number from 1 to .*, got 0"),
         ([{"kind": "softmax", "H": [3]}], "layer 'softmax_1': H: expected a number or a word"),
         (
             [{"kind": "softmax", "H": 10**400}],
-            "layer 'softmax_1': column 'H', row 0: a number beyond all ranges",
+            "layer 'softmax_1': column 'H', row 0: expected a number, found one beyond all ranges",
         ),
         ([{"kind": ["softmax"]}], r"kind: expected a word, found \['softmax'\]"),
         ([{"type": "Deconvolution", "name": "up"}], "layer 'up': type: expected one of Convolution"),
@@ -346,7 +346,7 @@ def test_examples_that_do_not_do(torch):
         read_layers(module)
     with pytest.raises(tg.ConfigError, match="example: expected a tensor with a batch in it"):
         read_layers(module, 3)
-    with pytest.raises(tg.ConfigError, match="batch_size: expected a whole number from 1 on, got 0"):
+    with pytest.raises(tg.ConfigError, match="batch_size: expected a whole number of at least 1, got 0"):
         read_layers(module, torch.zeros(2, 4), batch_size=0)
     with pytest.raises(tg.ConfigError, match=r"expected a torch.nn.Module, got int"):
         tg.layertime.layers_of_torch(3, torch.zeros(2, 4))
@@ -510,12 +510,12 @@ def test_replicas_share_the_batch_and_send_gradients():
         ({"models": {}}, "none for layers of kind dense: a, c; bmm: b"),
         ({"device": "V10"}, "device 'V10': unknown; did you mean 'V100'"),
         ({"device": None}, "device: expected the name of a device or a Device, got None"),
-        ({"batch_size": 0}, "batch_size: expected a whole number from 1 on, got 0"),
-        ({"replicas": 9}, "replicas: expected at most the batch size 8, got 9"),
+        ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, got 0"),
+        ({"replicas": 9}, "replicas, at most the batch size: expected a whole number from 1 to 8, got 9"),
         ({"optimizer": "Lion"}, "optimizer 'Lion': unknown; expected one of None, SGD"),
         ({"method": "tree"}, "method 'tree': unknown; expected one of ring, last-layer"),
         ({"factor": 0}, "factor: expected a number above 0"),
-        ({"overlap": 1.5}, "overlap: expected a number above 0, at most 1, got 1.5"),
+        ({"overlap": 1.5}, "overlap: expected a number from 0 to 1, got 1.5"),
         ({"level": 80}, "level: expected a number above 0"),
         ({"level": 1}, "level: expected a number above 0 and below 1, got 1"),
         ({"replicas": 2, "optimizer": "SGD"}, "link_gbps: expected the bandwidth between the replicas"),

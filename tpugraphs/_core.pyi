@@ -446,6 +446,9 @@ def optimizer_step(
     moments: tuple[NDArray[np.float32], ...],
     /,
 ) -> float: ...
+def nonnegative(
+    products: NDArray[np.float64], moments: NDArray[np.float64], sweeps: int, /
+) -> NDArray[np.float64]: ...
 
 # graph: pruning, digits, scaling, sampling
 def prune(

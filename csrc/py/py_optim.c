@@ -1,5 +1,6 @@
 #include "py/py_optim.h"
 
+#include "optim/nonnegative.h"
 #include "py/py_json.h"
 
 #include <string.h>
@@ -89,11 +90,34 @@ static PyObject *optimizers(PyObject *self, PyObject *unused) {
     return dict;
 }
 
+static PyObject *nonnegative(PyObject *self, PyObject *args) {
+    PyObject *products, *moments;
+    int sweeps;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOi", &products, &moments, &sweeps)) return NULL;
+    npy_intp dims[2] = {-1, -1};
+    PyArrayObject *m = tg_array(moments, "moments", NPY_FLOAT64, 1, dims, "(T,)");
+    if (m == NULL) return NULL;
+    if (dims[0] > TG_MOST_TERMS)
+        return PyErr_Format(PyExc_ValueError, "moments: expected %d terms at most, got %zd", TG_MOST_TERMS,
+                            dims[0]);
+    dims[1] = dims[0];
+    PyArrayObject *P = tg_array(products, "products", NPY_FLOAT64, 2, dims, "(T, T)");
+    if (P == NULL) return NULL;
+    PyArrayObject *found = tg_new_array(NPY_FLOAT64, 1, dims);
+    if (found != NULL) tg_nonnegative((int)dims[0], TG_F64(P), TG_F64(m), sweeps, TG_F64(found));
+    return (PyObject *)found;
+}
+
 PyMethodDef tg_optim_methods[] = {
     {"optimizers", optimizers, METH_NOARGS,
      PyDoc_STR("Names of all optimizers, and how many moments (P,) each keeps.")},
     {"optimizer_step", optimizer_step, METH_VARARGS,
      PyDoc_STR("(optimizer, w, g, moments) -> norm of g: one update in place, of the optimizer that the dict "
                "describes: kind, lr, step, clip, weight_decay or groups, beta1, beta2, eps, momentum.")},
+    {"nonnegative", nonnegative, METH_VARARGS,
+     PyDoc_STR(
+         "(products (T, T), moments (T,), sweeps) -> (T,): least squares c' P c - 2 m' c over c >= 0, by "
+         "coordinate descent.")},
     {NULL, NULL, 0, NULL},
 };

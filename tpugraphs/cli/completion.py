@@ -16,7 +16,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.cli import common
-from tpugraphs.cli.layertime.shared import KINDS
+from tpugraphs.cli.layertime.words import KINDS
 from tpugraphs.names import FOLDERS
 
 HELP = "print the script that lets a shell complete commands, options, choices and names"

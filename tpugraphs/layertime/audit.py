@@ -1,4 +1,4 @@
-"""What is suspicious in a table of measured layers, device by device."""
+"""Audit of measured layers: shifts of the level, repeated and impossible layers, by device."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
 
 Floats = NDArray[np.float64]
 
-_STEP = math.log(1.5)  # of the level, from which a stretch is one of its own
+_STEP = math.log(1.5)  # of the level, from which a stretch is separate
 _CLEAR = 2.5  # of the sum over the root of its length: chance exceeds it once in 100,000 tables
 _LEAST = 30  # rows of a stretch
-_LONG = 0.2  # share of the rows whose rate tells the level: those with most to do
+_LONG = 0.2  # share of the rows that the rate of a stretch is taken from: those with most to do
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class DeviceAudit:
 
 @dataclass(frozen=True)
 class LayerAudit:
-    """What `audit` found.
+    """Findings of `audit`.
 
     Attributes
     ----------
@@ -127,23 +127,20 @@ class LayerAudit:
             pandas is not installed.
         """
         about = ("device", "layers", "impossible", "repeated", "spread", "shifted")
-        own = ("first", "last", "layers", "level", "gflops")
         return tables.frame(
-            {
-                **{name: getattr(one, name) for name in about},
-                **{f"stretch_{name}": getattr(part, name) for name in own},
-            }
+            {name: getattr(one, name) for name in about}
+            | {f"stretch_{name}": value for name, value in asdict(part).items()}
             for one in self.devices
             for part in one.stretches
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as numbers and words."""
+        """Return the findings as plain dicts, lists, numbers and words."""
         return asdict(self)
 
 
 def audit(table: Layers, kind: str | None = None, device: str | Device | None = None) -> LayerAudit:
-    """Look for what is suspicious in measured layers.
+    """Look for suspicious measurements of layers.
 
     A device that was throttled, or measured with other settings for a while, shows as a step of its level
     along the rows: of measured times over those that a linear roofline of all its rows says. The place of a

@@ -1,16 +1,15 @@
-"""What a few measured layers tell of a device: which of the known ones it is like, and what is left over."""
+"""Calibration of a device by a few measured layers: a mixture of known devices, and a correction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.layertime.costs import Scales, evenly, fitted_scales
-from tpugraphs.layertime.covariance import COUNT, Covariance, Places
-from tpugraphs.system import tensorfile
+from tpugraphs.layertime.covariance import Covariance, Places
+from tpugraphs.layertime.files import File
 
 __all__ = ["LEAST_LAYERS", "MOST_LAYERS", "Calibration", "Views", "choose"]
 
@@ -26,7 +25,7 @@ _MOST_JUDGED = 500  # candidates that the choice is judged on
 
 @dataclass(frozen=True)
 class Views:
-    """What a model says of layers on a device that it is to be calibrated for.
+    """Predictions of a model for layers on a device, as if it were each known device and as itself.
 
     Attributes
     ----------
@@ -65,7 +64,7 @@ class Views:
 class Calibration:
     """A Gaussian process of log(measured / usual) on a device: linear in other devices, and near by place.
 
-    A device is so a mixture of the known ones, as far as its layers say so.
+    So a device is a mixture of the known ones, as far as its layers support that.
 
     Attributes
     ----------
@@ -82,7 +81,7 @@ class Calibration:
     weights : (n,) float64
         Of the covariance between them and others.
     left : (n,) float64
-        log(measured / predicted) of every layer, by what the others say.
+        log(measured / predicted) of every layer, predicted from the others (leave-one-out).
     """
 
     scales: Scales
@@ -108,51 +107,39 @@ class Calibration:
     def log_ms(self, views: Views) -> Floats:
         """Predict the natural logarithm of the times in ms (m,)."""
         among = self.linear, self.places
-        said = self.covariance.said(views.columns(self.scales, self.center), among, self.weights)
-        return views.usual + said
+        own = views.columns(self.scales, self.center)
+        return views.usual + self.covariance.predict(own, among, self.weights)
 
-    def to_file(self) -> dict[str, NDArray[Any]]:
-        """Return tensors."""
-        return {
-            "numbers": np.array([*self.scales, self.center]),
-            "covariance": self.covariance.to_file(),
-            "linear": self.linear,
-            "places": self.places,
-            "weights": self.weights,
-            "left": self.left,
-        }
+    def write(self, file: File) -> None:
+        """Add the process to a file."""
+        file.put(
+            numbers=np.array([*self.scales, self.center]),
+            covariance=np.array(astuple(self.covariance)),
+            linear=self.linear,
+            places=self.places,
+            weights=self.weights,
+            left=self.left,
+        )
 
     @classmethod
-    def from_file(
-        cls, path: str, tensors: dict[str, NDArray[Any]], prefix: str, devices: int, columns: int
-    ) -> Calibration:
-        """Restore what `to_file` returned, from tensors whose names begin with `prefix`."""
-        first = tensors.get(f"{prefix}weights")
+    def read(cls, file: File, devices: int, columns: int) -> Calibration:
+        """Restore what `write` added, for that many known devices and columns of places."""
+        first = file.tensors.get(f"{file.prefix}weights")
         count = 0 if first is None else first.size
         if not LEAST_LAYERS <= count <= MOST_LAYERS:
-            raise tensorfile.fail(
-                path, f"{prefix}weights", f"{LEAST_LAYERS} to {MOST_LAYERS} numbers", f"{count}"
-            )
-        shapes = {
-            "numbers": (3,),
-            "covariance": (COUNT,),
-            "linear": (count, devices + 3),
-            "places": (count, columns + 1),
-            "weights": (count,),
-            "left": (count,),
-        }
-        numbers, covariance, *rest = (
-            tensorfile.take(path, tensors, prefix + name, shape, np.float64) for name, shape in shapes.items()
-        )
-        a, b, center = (float(number) for number in numbers)
-        for name, found in (("numbers", min(a, b)), ("covariance", covariance.min())):
-            if found <= 0:
-                raise tensorfile.fail(path, f"{prefix}{name}", "scales and variances above 0", f"{found:g}")
-        return cls((a, b), center, Covariance.from_file(covariance), *rest)
+            raise file.wrong("weights", f"{LEAST_LAYERS} to {MOST_LAYERS} numbers", f"{count}")
+        a, b, center = file.get("numbers", 3).tolist()
+        covariance = file.get("covariance", len(fields(Covariance)))
+        for name, least in (("numbers", min(a, b)), ("covariance", covariance.min())):
+            if least <= 0:
+                raise file.wrong(name, "scales and variances above 0", f"{least:g}")
+        linear, places = file.get("linear", count, devices + 3), file.get("places", count, columns + 1)
+        weights, left = file.get("weights", count), file.get("left", count)
+        return cls((a, b), center, Covariance(*covariance.tolist()), linear, places, weights, left)
 
 
 def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np.int64]:
-    """Choose layers whose times tell most of all others, one after the other.
+    """Choose the most informative layers, one after the other.
 
     Each is the one after which a Gaussian process is least uncertain in the mean over the candidates
     (integrated variance reduction; Cohn 1996). Of many candidates some are looked at, evenly.

@@ -1,22 +1,21 @@
-"""What layers cost at peak rates, term by term, and how many times as long devices take for each term."""
+"""Costs of layers: a sum of terms at peak rates, each by a factor that is fitted by device."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.layertime.devices import Device
+from tpugraphs import _core
+from tpugraphs.errors import DataError
+from tpugraphs.layertime.devices import FIGURES, Device
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
-from tpugraphs.system import tensorfile
 
-__all__ = ["Costs", "Scales", "cost_terms", "devices_of", "evenly", "fitted_scales"]
+__all__ = ["Costs", "Scales", "cost_terms", "evenly", "fitted_scales"]
 
 Floats = NDArray[np.float64]
 Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
@@ -24,15 +23,15 @@ Scales = tuple[float, float]  # of the time that passes without work, and of the
 _TILES = (64, 128)  # rows and columns that products are padded to
 _WAVE = (128, 64)  # rows and columns that a unit computes at a time
 _FIXED = 2  # terms that pass without work
-_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one says little of the other
-_OTHERS = 0.01  # weight of other devices' layers next to a device's own: they tell of what it did not run
+_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one predicts the other poorly
+_OTHERS = 0.01  # weight of other devices' layers next to a device's own, for terms that its layers lack
 _ROUNDS = 15
 _SWEEPS = 400
 _BINS = 12  # of the logarithm of times, that shall weigh alike
 _MOST_FITTED = 4000  # layers of a device, evenly taken
 _LEAST_MS = 1e-6
 _MOST_COST = 1e100  # of a term, in ms
-_FIGURES = [field.name for field in fields(Device) if field.name not in ("name", "memory_gb")]
+_FIGURES = [figure for figure in FIGURES if figure != "memory_gb"]
 
 
 def cost_terms(table: LayerTable) -> Floats:
@@ -64,28 +63,14 @@ def cost_terms(table: LayerTable) -> Floats:
 
 def _padded(work: Work, units: Floats) -> list[Floats]:
     """Return the operations of products padded to tiles, and to waves of tiles on all units."""
-    if work.rows is None or work.cols is None or work.depth is None or work.count is None:
+    if work.product is None:
         return []
-    each = 2 * work.depth * work.passes
-    padded = [
-        each * np.ceil(work.rows / tile) * np.ceil(work.cols / tile) * work.count * tile**2 for tile in _TILES
-    ]
+    rows, cols, depth, count = work.product
+    each = 2 * depth * work.passes
+    padded = [each * np.ceil(rows / tile) * np.ceil(cols / tile) * count * tile**2 for tile in _TILES]
     high, wide = _WAVE
-    waves = np.ceil(np.ceil(work.rows / high) * np.ceil(work.cols / wide) * work.count / units)
+    waves = np.ceil(np.ceil(rows / high) * np.ceil(cols / wide) * count / units)
     return [*padded, each * waves * units * high * wide]
-
-
-@np.errstate(all="ignore")  # the numbers may be those of any file
-def nonnegative(products: Floats, moments: Floats) -> Floats:
-    """Minimise c' P c - 2 m' c over c >= 0, for P (T, T) and m (T,), by coordinate descent: (T,)."""
-    found, diagonal = np.zeros(moments.size), np.diag(products)
-    for _ in range(_SWEEPS):
-        before = found.copy()
-        for i in np.flatnonzero(diagonal > 0):
-            found[i] = max(0.0, found[i] + (moments[i] - (products[i] * found).sum()) / diagonal[i])
-        if np.abs(found - before).max() <= 1e-7 * np.abs(found).max():
-            break
-    return found
 
 
 def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
@@ -111,7 +96,7 @@ def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
         # einsum, not BLAS: the same bits with any number of threads
         products = np.einsum("ni,nj->ij", rows, rows) / ms.size
         moments = np.einsum("ni,n->i", rows, ms * scaled) / ms.size
-        found = nonnegative(products, moments)
+        found = _core.nonnegative(products, moments, _SWEEPS)
         error = np.abs(terms @ found - ms) / ms
         scaled = weights / np.sqrt(np.maximum(error, 1e-2))
     return found, products, moments
@@ -126,7 +111,7 @@ def fitted_scales(fixed: Floats, working: Floats, ms: Floats) -> Scales:
 
 
 class Costs:
-    """How many times as long as at peak rates every term takes, by device.
+    """Factors of the terms by device: how many times as long as at peak rates each takes.
 
     A device that was not learnt from is fitted to the layers of all others, those with like figures first.
     """
@@ -172,7 +157,7 @@ class Costs:
         products, moments = (
             np.sum([weight * fit[i] for weight, fit in zip(weights, fits, strict=True)], 0) for i in (0, 1)
         )
-        found: Floats = nonnegative(products, moments) / self.size
+        found: Floats = _core.nonnegative(products, moments, _SWEEPS) / self.size
         if not (found < _MOST_COST).all():  # also of NaN
             raise DataError(
                 f"device {device.name!r}: the model has no finite costs; its file is damaged: fit it again"
@@ -180,7 +165,7 @@ class Costs:
         return found
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
-        """Return milliseconds that pass without work, and of the work: (n,) each, 1e-6 at least together."""
+        """Return fixed overhead and time of the work in ms: (n,) each, together 1e-6 at least."""
         terms = self._terms(table, without)
         fixed = terms[:, :_FIXED].sum(1)
         return fixed, np.maximum(terms[:, _FIXED:].sum(1), _LEAST_MS - fixed)
@@ -196,43 +181,25 @@ class Costs:
         found: Floats = cost_terms(table) * factors
         return found
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata and tensors."""
+    def write(self, file: File) -> None:
+        """Add the fits to a file."""
         products, moments = (np.array(part) for part in zip(*self._fits.values(), strict=True))
-        tensors = {"size": self.size, "products": products, "moments": moments}
-        return {"devices": [astuple(device) for device in self.devices]}, tensors
+        file.put(size=self.size, products=products, moments=moments)
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
-    ) -> Costs:
-        """Restore what `to_file` returned."""
-        devices = devices_of(path, metadata)
-        if not devices:
-            raise tensorfile.fail(path, "devices", "at least one", "none")
+    def read(cls, file: File, devices: Sequence[Device], kind: Kind) -> Costs:
+        """Restore what `write` added, for these devices."""
         count, terms = len(devices), cost_terms(one_layer(kind)).shape[1]
-        shapes = {"products": (count, terms, terms), "moments": (count, terms)}
-        parts = [tensorfile.take(path, tensors, name, shape, np.float64) for name, shape in shapes.items()]
-        size = tensorfile.take(path, tensors, "size", (terms,), np.float64)
+        products, moments = file.get("products", count, terms, terms), file.get("moments", count, terms)
+        size = file.get("size", terms)
         if not (size > 0).all():
-            raise tensorfile.fail(path, "size", "numbers above 0", f"{size.min():g}")
-        return cls(devices, size, list(zip(*parts, strict=True)))
+            raise file.wrong("size", "numbers above 0", f"{size.min():g}")
+        return cls(devices, size, list(zip(products, moments, strict=True)))
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
     """Return at most `most` of `count` numbers, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
-
-
-def devices_of(path: str, metadata: dict[str, Any], entry: str = "devices") -> tuple[Device, ...]:
-    """Return the devices of a file, which has name and figures of each in an entry."""
-    try:
-        found = tuple(Device(*row) for row in tensorfile.entry(path, metadata, entry, list))
-    except (TypeError, ConfigError) as error:
-        raise tensorfile.fail(path, entry, "a name and figures each", str(error)) from None
-    if len({one.name for one in found}) < len(found):
-        raise tensorfile.fail(path, entry, "every name once", ", ".join(one.name for one in found))
-    return found
 
 
 def _apart(one: Device, other: Device) -> float:

@@ -1,13 +1,14 @@
-"""The covariance of a Gaussian process over layers: what the time of one tells of that of another."""
+"""The covariance function over layers of a Gaussian process."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COUNT", "Covariance", "Places"]
+__all__ = ["Covariance", "Places"]
 
 Floats = NDArray[np.float64]
 Places = tuple[Floats, Floats]  # of n layers: what weighs linearly (n, L), and where they are (n, P)
@@ -25,23 +26,23 @@ _TRIED = {
 
 @dataclass(frozen=True)
 class Covariance:
-    """Covariance of what is said of two layers, of three parts; the usual one by default.
+    """A sum of three covariance functions; the usual one by default.
 
     Attributes
     ----------
     linear : float
-        Variance of what is linear in the columns that weigh so.
+        Variance of the linear part.
     near : float
-        Variance of a correction that layers share which are close by in all columns of their places.
+        Variance of the part that layers share if they are near in all columns of their places.
     length : float
-        How far that reaches, times the root of the number of columns.
+        Length scale of that part, times the root of the number of columns.
     each : float
-        Variance of corrections by one column alone, added up over the columns: layers that have one size in
-        common share a part (Duvenaud, Nickisch and Rasmussen: Additive Gaussian processes, 2011).
+        Variance of the part that is a sum over columns: layers that have one size in common share a term
+        (Duvenaud, Nickisch and Rasmussen: Additive Gaussian processes, 2011).
     reach : float
-        How far these reach.
+        Length scale of that part.
     noise : float
-        Standard deviation of what is measured.
+        Standard deviation of a measurement.
     """
 
     linear: float = 0.1
@@ -53,18 +54,16 @@ class Covariance:
 
     @classmethod
     def learnt(cls, among: Places, wanted: Floats) -> Covariance:
-        """Return the one of the greatest marginal likelihood of what is wanted (n,).
+        """Return the covariance of greatest marginal likelihood of the targets `wanted` (n,).
 
-        Each number is chosen in turn, from the usual ones on, until none changes.
+        Coordinate search: each number is chosen in turn, from the usual ones on, until none changes.
         """
-        parts: dict[tuple[str, float], Floats] = {("linear", 0.0): among[0] @ among[0].T}
+        linear = among[0] @ among[0].T
+        near, each = (cache(partial(part, among[1], among[1])) for part in (_near, _each))
 
         def likelihood(one: Covariance) -> float:
-            for name, size, made in (("near", one.length, _near), ("each", one.reach, _each)):
-                if (name, size) not in parts:
-                    parts[name, size] = made(among[1], among[1], size)
-            whole = one.linear * parts["linear", 0.0] + one.near * parts["near", one.length]
-            whole += one.each * parts["each", one.reach] + one.noise**2 * np.eye(wanted.size)
+            whole = one.linear * linear + one.near * near(one.length)
+            whole += one.each * each(one.reach) + one.noise**2 * np.eye(wanted.size)
             factor = np.linalg.cholesky(whole)
             half = np.linalg.solve(factor, wanted)
             return float(-0.5 * half @ half - np.log(np.diag(factor)).sum())
@@ -87,8 +86,8 @@ class Covariance:
         """Return the covariance of measured layers (n, n)."""
         return self.between(among, among) + self.noise**2 * np.eye(len(among[0]))
 
-    def said(self, of: Places, among: Places, weights: Floats) -> Floats:
-        """Return what measured layers of these weights (n,) say of m others: `between` @ weights (m,)."""
+    def predict(self, of: Places, among: Places, weights: Floats) -> Floats:
+        """Return the mean of the process for m layers: `between` these and n measured ones @ weights (n,)."""
         found: Floats = self.linear * (of[0] @ (among[0].T @ weights))
         found += self.near * (_near(of[1], among[1], self.length) @ weights)
         alone = np.zeros(len(found))
@@ -97,19 +96,6 @@ class Covariance:
             alone += (_alike(values, known, self.reach) @ weights)[place]
         found += self.each / of[1].shape[1] * alone
         return found
-
-    def to_file(self) -> Floats:
-        """Return one array (6,)."""
-        return np.array(astuple(self))
-
-    @classmethod
-    def from_file(cls, numbers: Floats) -> Covariance:
-        """Restore what `to_file` returned."""
-        return cls(*(float(number) for number in numbers))
-
-
-COUNT = len(fields(Covariance))
-"""Numbers of a covariance in a file."""
 
 
 def _alike(a: Floats, b: Floats, reach: float) -> Floats:

@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.arguments import check_number
 
 __all__ = ["DEVICES", "FIGURES", "LIMITS", "Device", "get_device"]
 
@@ -45,17 +47,10 @@ class Device:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
             raise ConfigError(f"device: expected a name of printable characters, got {self.name!r}")
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not (LIMITS[0] <= value <= LIMITS[1])
-            ):
-                raise ConfigError(
-                    f"device {self.name!r}: {field.name}: expected a number above 0, from {LIMITS[0]:g} to "
-                    f"{LIMITS[1]:g}, got {value!r:.60}"
-                )
+        for figure in FIGURES:
+            value = getattr(self, figure)
+            check_number(f"device {self.name!r}: {figure}", value, *LIMITS)
+            object.__setattr__(self, figure, plain(value))
 
 
 FIGURES = tuple(field.name for field in fields(Device)[1:])

@@ -1,17 +1,16 @@
-"""What layers do on a device, as numbers: roofline times, tiles and waves, alignment, sizes, words."""
+"""Features of layers on a device: roofline times, tiles and waves, alignment, sizes, words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Choice, Kind, Size, Work
 from tpugraphs.layertime.table import LayerTable
-from tpugraphs.system import tensorfile
 
 __all__ = ["Space", "features", "matrix", "roofline_ms"]
 
@@ -58,7 +57,7 @@ def _bounds(table: LayerTable, work: Work) -> tuple[Floats, Floats]:
 
 
 def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
-    """Return named features, each (n,) float32, none of which tells the device as such.
+    """Return named features, each (n,) float32. The identity of the device is not among them.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ class Space:
 
         `clipped`: with layers beyond the range of a column at its end.
         """
-        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        varies = self._varying
         placed: Floats = np.take(columns, varies, 1)
         if clipped:
             np.clip(placed, self.low[varies], self.high[varies], out=placed)
@@ -127,7 +126,7 @@ class Space:
 
     def reaching(self, places: Floats) -> Space:
         """Return the space with its ends as far as these places (n, V), if they are beyond."""
-        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        varies = self._varying
         low, high = self.low.copy(), self.high.copy()
         columns = places * self.spread[varies] + self.center[varies]
         low[varies] = np.minimum(low[varies], columns.min(0))
@@ -137,7 +136,7 @@ class Space:
     def excess(self, columns: Floats, kind: Kind) -> Floats:
         """Return how far layers are beyond those that were learnt from: (n,).
 
-        Sizes and operations count by their logarithm, words as 1; the farthest tells, and 0 is within the
+        Sizes and operations count by their logarithm, words as 1; the farthest counts, and 0 is within the
         range. Layers may have usual sizes and more operations than any that was learnt from. The columns
         (n, F) begin with those of `matrix`, and these with sizes, words and operations.
         """
@@ -149,24 +148,28 @@ class Space:
     @property
     def size(self) -> int:
         """Number of columns that vary."""
-        return int((self.high - self.low > _NEAR).sum())
+        return int(self._varying.size)
 
-    def to_file(self) -> NDArray[np.float64]:
+    @property
+    def _varying(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.high - self.low > _NEAR)
+
+    def to_file(self) -> Floats:
         """Return one array (4, F)."""
         return np.stack([self.low, self.high, self.center, self.spread])
 
     @classmethod
-    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], name: str, count: int) -> Space:
+    def read(cls, file: File, name: str, count: int) -> Space:
         """Restore what `to_file` returned, of `count` columns, from the tensor of that name."""
-        found = cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
+        found = cls(*file.get(name, 4, count))
         if not (found.spread > 0).all():
-            raise tensorfile.fail(path, name, "spreads above 0", f"{found.spread.min():g}")
+            raise file.wrong(name, "spreads above 0", f"{found.spread.min():g}")
         low, center, high = found.low - _NEAR, found.center, found.high + _NEAR  # means are rounded
         outside = ~((-_FAR <= low) & (low <= center) & (center <= high) & (high <= _FAR))
         if outside.any():
             i = int(np.flatnonzero(outside)[0])
             values = f"{found.low[i]:g}, {center[i]:g}, {found.high[i]:g} in column {i}"
-            raise tensorfile.fail(path, name, f"low <= center <= high within {_FAR:g}", values)
+            raise file.wrong(name, f"low <= center <= high within {_FAR:g}", values)
         return found
 
 
@@ -199,23 +202,23 @@ def _described(table: LayerTable, column: Size | Choice) -> Iterator[tuple[str, 
 
 def _tiled(table: LayerTable, work: Work) -> Iterator[tuple[str, Floats]]:
     """Yield how well the product fills tiles, and how well its tiles fill the units of the device."""
-    if work.rows is None or work.cols is None or work.depth is None or work.count is None:
+    if work.product is None:
         numbers = work.written / 4
         yield "log numbers per unit", _log(numbers / table.per_device("units"))
         if work.row is not None:
             for chunk in _CHUNKS:
                 yield f"row filled of {chunk}", work.row / (np.ceil(work.row / chunk) * chunk)
         return
-    yield "log rows", _log(work.rows)
-    yield "log cols", _log(work.cols)
-    yield "log depth", _log(work.depth)
+    rows, cols, depth, count = work.product
+    sides = {"rows": rows, "cols": cols, "depth": depth}
+    for name, values in sides.items():
+        yield f"log {name}", _log(values)
     for high, wide in _TILES:
-        tiles = np.ceil(work.rows / high) * np.ceil(work.cols / wide)
-        waves = tiles * work.count / table.per_device("units")
+        tiles = np.ceil(rows / high) * np.ceil(cols / wide)
+        waves = tiles * count / table.per_device("units")
         yield f"log waves of {high} x {wide}", _log(waves)
         yield f"waves filled of {high} x {wide}", waves / np.ceil(waves)
-        yield f"tiles filled of {high} x {wide}", work.rows * work.cols / (tiles * high * wide)
-    sides = {"rows": work.rows, "cols": work.cols, "depth": work.depth}
+        yield f"tiles filled of {high} x {wide}", rows * cols / (tiles * high * wide)
     for name, values in sides.items():
         for chunk in _FILLED:
             yield f"{name} filled of {chunk}", values / (np.ceil(values / chunk) * chunk)

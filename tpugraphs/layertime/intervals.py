@@ -1,18 +1,17 @@
-"""How far predictions are off on layers that were not learnt from, which makes intervals."""
+"""Intervals, from the errors on layers that were held out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.table import LayerTable
-from tpugraphs.system import tensorfile
 
 __all__ = ["FAR", "HELD", "LEVELS", "ErrorQuantiles", "error_quantiles", "pooled"]
 
@@ -25,7 +24,7 @@ FAR = math.log(2)
 _GROWTH = 2.0  # of errors, for every e-fold of the excess
 _MOST_LOG = 100.0  # of an error
 HELD = 0.1
-"""Share of the layers that are not learnt from, but tell the errors."""
+"""Share of the layers that are held out, for the errors."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class ErrorQuantiles:
     def bounds(self, table: LayerTable, level: float, excess: Floats) -> Floats:
         """Return what to add to the predicted logarithms for a central interval (n, 2).
 
-        `excess` (n,) tells how far layers are beyond those that were learnt from (`Space.excess`). There, a
+        `excess` (n,) is how far layers are beyond those that were learnt from (`Space.excess`). There, a
         device that was learnt from is known less and less: its errors grow by their double for every e-fold,
         or by those of devices that were not learnt from, faded in; the wider interval counts.
         """
@@ -69,24 +68,22 @@ class ErrorQuantiles:
                 found[rows] = np.where(beyond > 0, wide, ends)
         return found
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata and tensors."""
-        other = {} if self.other is None else {"other_errors": self.other}
-        return {"judged": list(self.known)}, {"errors": np.array(list(self.known.values())), **other}
+    def write(self, file: File) -> None:
+        """Add names and quantiles to a file."""
+        file.metadata["judged"] = list(self.known)
+        file.put(errors=np.array(list(self.known.values())))
+        if self.other is not None:
+            file.put(other_errors=self.other)
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> ErrorQuantiles:
-        """Restore what `to_file` returned."""
-        names = tensorfile.entry(path, metadata, "judged", list)
-        rows = tensorfile.take(path, tensors, "errors", (len(names), LEVELS.size), np.float64)
-        other = None
-        if "other_errors" in tensors:
-            other = tensorfile.take(path, tensors, "other_errors", LEVELS.shape, np.float64)
+    def read(cls, file: File) -> ErrorQuantiles:
+        """Restore what `write` added."""
+        names = file.entry("judged", list)
+        rows = file.get("errors", len(names), LEVELS.size)
+        other = file.get("other_errors", LEVELS.size) if "other_errors" in file.tensors else None
         every = rows if other is None else np.vstack([rows, other])
         if (np.diff(every) < -1e-9).any() or np.abs(every).max(initial=0) > _MOST_LOG:
-            raise tensorfile.fail(path, "errors", "quantiles in ascending order", "others")
+            raise file.wrong("errors", "quantiles in ascending order", "others")
         return cls({str(name): row for name, row in zip(names, rows, strict=True)}, other)
 
 
@@ -98,7 +95,7 @@ def error_quantiles(table: LayerTable, log_ms: Floats) -> Floats:
 
 
 def pooled(parts: Sequence[Floats]) -> Floats | None:
-    """Return the quantiles (101,) of several devices together, each of equal weight; None of none."""
+    """Return the quantiles (101,) of several devices, each of equal weight; None if `parts` is empty."""
     if not parts:
         return None
     found: Floats = np.quantile(np.concatenate(parts), LEVELS)

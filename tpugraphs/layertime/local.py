@@ -16,6 +16,7 @@ from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.system import machine
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 
 __all__ = ["check_threads", "cpu_name", "gpu_device", "this_device", "torch_library"]
@@ -61,7 +62,7 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
     Raises
     ------
     ConfigError
-        A wrong number of threads; no GPU, or no PyTorch; a figure that the system does not tell: the
+        A wrong number of threads; no GPU, or no PyTorch; a figure that the system does not report: the
         message says how to describe the device.
     """
     if gpu:
@@ -72,28 +73,17 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
     check_threads(threads)
     count = min(_core.get_num_threads(), machine.usable_processors()) if threads is None else threads
     memory, cache = machine.memory_gib("MemTotal"), machine.cache_mb()
-    read = {
-        "clock_mhz": machine.clock_mhz(),
-        "cache_mb": cache,
-        "memory_gb": memory and memory * 2**30 / 1e9,
-    }
+    read = {"clock_mhz": machine.clock_mhz(), "cache_mb": cache, "memory_gb": (memory or 0) * 2**30 / 1e9}
     chosen = cpu_name(count) if name is None else name
-    known = {figure: round(value, 3) for figure, value in read.items() if value}
-    _check_known(chosen, known, read)
+    known = _known(chosen, read)
     peak, bandwidth = _rates(count, 4 * known["cache_mb"] * 1e6)
     return Device(chosen, peak, bandwidth, units=count, **known)
 
 
 def check_threads(threads: object) -> None:
     """Raise ConfigError for more threads than there are processors; None is fine."""
-    most = machine.usable_processors()
-    if threads is not None and (
-        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most
-    ):
-        raise ConfigError(
-            f"threads: expected a whole number from 1 to {most}, the processors that this process may use, "
-            f"got {threads!r}"
-        )
+    if threads is not None:
+        check_whole("threads, at most the usable processors", threads, 1, machine.usable_processors())
 
 
 def cpu_name(threads: int) -> str:
@@ -122,16 +112,11 @@ def gpu_device(properties: Any, name: str | None = None) -> Device:
         "peak_gflops": 2 * lanes * units * clock / 1e6,
         "bandwidth_gbps": 2 * wide / 8 * memory_clock / 1e6,  # kHz, two transfers per clock
         "clock_mhz": clock / 1000,
-        "units": units,
         "cache_mb": cache / 1e6,
         "memory_gb": memory / 1e9,
     }
     chosen = properties.name if name is None else name
-    known_figures: dict[str, Any] = {
-        figure: value if figure == "units" else round(value, 3) for figure, value in read.items() if value > 0
-    }
-    _check_known(chosen, known_figures, read)
-    return Device(chosen, **known_figures)
+    return Device(chosen, units=units, **_known(chosen, read))
 
 
 def torch_library() -> Any:
@@ -143,13 +128,15 @@ def torch_library() -> Any:
     return torch
 
 
-def _check_known(name: str, known: dict[str, float], wanted: dict[str, Any]) -> None:
-    missing = [figure for figure in wanted if figure not in known]
-    if missing:
+def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
+    """Return figures, rounded; ConfigError if the system does not know all of them."""
+    known = {figure: round(value, 3) for figure, value in read.items() if value}
+    if missing := [figure for figure in read if figure not in known]:
         raise ConfigError(
-            f"device {name!r}: the system does not tell {', '.join(missing)}; describe the device by "
+            f"device {name!r}: the system does not report {', '.join(missing)}; describe the device by "
             f"tpugraphs.layertime.Device(name, {', '.join(FIGURES)})"
         )
+    return known
 
 
 @functools.cache

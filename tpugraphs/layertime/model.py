@@ -1,4 +1,4 @@
-"""Models of the time of one layer on one device."""
+"""Models of the time of a layer on a device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import astuple, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Self, Unpack
 
@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibration, Views, choose
-from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
+from tpugraphs.layertime.files import File
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.methods import METHODS, log_of
 from tpugraphs.layertime.methods.fields import MethodFields
 from tpugraphs.layertime.table import Layers, LayerTable, one_layer, read_table
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_known, check_share, check_whole
 from tpugraphs.system.files import file_name
 
 __all__ = ["LayerTimeModel"]
@@ -69,38 +71,35 @@ class LayerTimeModel:
     def __init__(
         self, kind: str, method: str = "residual", seed: int = 0, **fields: Unpack[MethodFields]
     ) -> None:
-        if kind not in KINDS:
-            raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
-        if method not in METHODS:
-            raise ConfigError(f"method {method!r}: unknown; expected one of {', '.join(METHODS)}")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 40:
-            raise ConfigError(f"seed: expected a whole number from 0 on, got {seed!r}")
-        self.kind, self.method, self.seed = kind, method, seed
+        check_known("kind", kind, KINDS)
+        check_known("method", method, METHODS)
+        self.kind, self.method = kind, method
+        self.seed = check_whole("seed", seed, 0, (1 << 40) - 1)
         known = list(inspect.signature(METHODS[method]).parameters)[1:]
         for name in fields:
             if name not in known:
                 expected = f"one of {', '.join(known)}" if known else "none"
                 raise ConfigError(f"method {method!r}: no field {name!r}; expected {expected}")
-        self._method = METHODS[method](seed, **fields)
-        self.fields = dict(fields)
+        self._method = METHODS[method](self.seed, **fields)
+        self.fields = {name: plain(value) for name, value in fields.items()}
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
         self._figures: dict[str, Device] = {}  # of the devices that were calibrated by
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Names of the devices that were learnt from, or calibrated by."""
+        """Names of the devices that the model was fitted to or calibrated for."""
         return tuple(one.name for one in self.known_devices)
 
     @property
     def known_devices(self) -> tuple[Device, ...]:
-        """Devices that were learnt from, or calibrated by: what their names stand for, before any other."""
+        """Devices that the model was fitted to or calibrated for. Their names come before any others."""
         self._check_trained()
         return tuple(({one.name: one for one in self._method.devices} | self._figures).values())
 
     @property
     def calibrations(self) -> Mapping[str, Calibration]:
-        """What `calibrate` found, by name of the device."""
+        """Calibrations by name of the device."""
         return MappingProxyType(self._calibrated)
 
     def fit(
@@ -139,7 +138,7 @@ class LayerTimeModel:
         return self
 
     def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
-        """Adapt the model to a device by a few of its layers; what it says of other devices stays.
+        """Adapt the model to a device by a few of its layers. Predictions for other devices stay as they are.
 
         A Gaussian process learns which of the known devices it is like: its times are a mixture of theirs and
         of what is predicted for itself, and a correction near the measured layers. A second call replaces the
@@ -197,7 +196,7 @@ class LayerTimeModel:
         Returns
         -------
         (count,) int64
-            Row numbers, the most telling first. Layers that the device was calibrated by count as known.
+            Row numbers, the most informative first. Layers that the device was calibrated by count as known.
 
         Raises
         ------
@@ -212,9 +211,9 @@ class LayerTimeModel:
         if len(names) != 1:
             raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
         most = min(len(layers), MOST_LAYERS)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
-            raise ConfigError(f"count: expected a whole number from 1 to {most}, got {count!r}")
-        return choose(count, self._views(layers, space), self._calibrated.get(names[0]))
+        return choose(
+            check_whole("count", count, 1, most), self._views(layers, space), self._calibrated.get(names[0])
+        )
 
     def out_of_range(
         self, table: Layers, device: str | Device | Sequence[str] | None = None
@@ -222,8 +221,8 @@ class LayerTimeModel:
         """Return which layers are beyond those that were learnt from: (n,) bool.
 
         Such a layer has a size or a word that none of them had, or more or fewer operations. Layers that its
-        device was calibrated by count as well. Beyond the range predictions are, more and more, those for
-        a device never seen, and intervals are wider: no layer like these tells how far off they are.
+        device was calibrated by count as well. Beyond the range predictions move towards those
+        for a device never seen, and intervals are wider.
 
         Parameters
         ----------
@@ -254,7 +253,7 @@ class LayerTimeModel:
         return found
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
-        """Return what the method says of layers on one device."""
+        """Return the predictions of the method for layers on one device."""
         place = np.zeros(len(layers), np.int64)
         seen = [
             log_of(self._method.parts(replace(layers, devices=(device,), device=place)))
@@ -356,8 +355,7 @@ class LayerTimeModel:
         """
         self = copy(self)  # of one fit, whatever another thread does
         space = self._check_trained()
-        if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-            raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
+        check_share("level", level)
         layers = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]
         found: Floats = np.exp(middle + self._errors().bounds(layers, level, self._excess(layers, space)))
@@ -377,18 +375,13 @@ class LayerTimeModel:
             The model is not trained.
         """
         space = self._check_trained()
-        metadata, tensors = self._method.to_file()
-        own = {
-            "kind_of_layer": self.kind,
-            "method": self.method,
-            "seed": self.seed,
-            "fields": self.fields,
-            "calibrated": [astuple(self._figures[name]) for name in self._calibrated],
-        }
-        tensors = {**tensors, "space": space.to_file()}
+        own = {"kind_of_layer": self.kind, "method": self.method, "seed": self.seed, "fields": self.fields}
+        file = File(metadata={"package": __version__, **own}, tensors={"space": space.to_file()})
+        file.put_devices("calibrated", [self._figures[name] for name in self._calibrated])
         for i, calibration in enumerate(self._calibrated.values()):
-            tensors |= {f"calibration.{i}.{name}": array for name, array in calibration.to_file().items()}
-        tensorfile.write(path, _FILE_KIND, {"package": __version__, **own, **metadata}, tensors)
+            calibration.write(file.part(f"calibration.{i}."))
+        self._method.write(file)
+        tensorfile.write(path, _FILE_KIND, file.metadata, file.tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -410,24 +403,19 @@ class LayerTimeModel:
             Not such a file, or damaged; the message names the field.
         """
         name = file_name(path)
-        metadata, tensors = tensorfile.read(name, _FILE_KIND)
-        kind, method = (tensorfile.entry(name, metadata, entry, str) for entry in ("kind_of_layer", "method"))
-        seed = tensorfile.entry(name, metadata, "seed", int)
-        fields = tensorfile.entry(name, metadata, "fields", dict)
+        file = File(name, *tensorfile.read(name, _FILE_KIND))
+        entries = {"kind_of_layer": str, "method": str, "seed": int, "fields": dict}
+        kind, method, seed, fields = (file.entry(entry, of) for entry, of in entries.items())
         try:
             model = cls(kind, method, seed, **fields)
         except (ConfigError, TypeError) as error:
-            raise tensorfile.fail(
-                name, "method", "a kind, method and fields that exist", str(error)
-            ) from None
-        model._method.from_file(name, metadata, tensors, KINDS[kind])
-        count = matrix(one_layer(KINDS[kind])).shape[1]
-        model._space = space = Space.from_file(name, tensors, "space", count)
-        for i, device in enumerate(devices_of(name, metadata, "calibrated")):
+            raise file.wrong("method", "a kind, method and fields that exist", str(error)) from None
+        model._method.read(file, KINDS[kind])
+        model._space = space = Space.read(file, "space", matrix(one_layer(KINDS[kind])).shape[1])
+        for i, device in enumerate(file.get_devices("calibrated")):
+            part, known = file.part(f"calibration.{i}."), len(model._method.devices)
             model._figures[device.name] = device
-            model._calibrated[device.name] = Calibration.from_file(
-                name, tensors, f"calibration.{i}.", len(model._method.devices), space.size
-            )
+            model._calibrated[device.name] = Calibration.read(part, known, space.size)
         return model
 
     def _read(

@@ -1,12 +1,13 @@
-"""What comes with the package: layers that were measured on a CPU of ours, and models that we fitted."""
+"""Data of the package: layers that were measured on a CPU, and fitted models."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
 from tpugraphs.layertime.model import LayerTimeModel
 from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.system.arguments import check_known
 
 __all__ = ["MODELS", "load_models", "measured_layers"]
 
@@ -18,11 +19,11 @@ MODELS = {
     "tensorflow-gpu": "conv2d and dense layers in TensorFlow 1 on five NVIDIA GPUs, from the tables of "
     "ml-performance-prediction",
 }
-"""Sets of models that come with the package: what they were fitted to."""
+"""Sets of models that come with the package, and the tables that they were fitted to."""
 
 
 def measured_layers(kind: str) -> LayerTable:
-    """Return layers that were measured on a CPU of ours, in PyTorch on one thread.
+    """Return layers that were measured on a CPU, in PyTorch on one thread.
 
     Parameters
     ----------
@@ -70,8 +71,7 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     >>> models["dense"].predict(layer, device="P100").shape  # milliseconds
     (1,)
     """
-    if name not in MODELS:
-        raise ConfigError(f"models {name!r}: unknown; expected one of {', '.join(MODELS)}")
+    check_known("models", name, MODELS)
     paths = sorted((_FOLDER / name).glob("*.safetensors"))
     if not paths:
         raise DataError(f"{_FOLDER / name}: no models there; install the package again")

@@ -8,6 +8,7 @@ import numpy as np
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.table import LayerTable
+from tpugraphs.system.arguments import check_share
 
 __all__ = ["unseen_devices", "unseen_layers"]
 
@@ -31,8 +32,7 @@ def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple
     ConfigError
         A wrong share, or a device of a single layer.
     """
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-        raise ConfigError(f"share: expected a number above 0 and below 1, got {share!r}")
+    check_share("share", share)
     rng, held = np.random.default_rng(seed), np.zeros(len(table), bool)
     for name, rows in table.by_device():
         own = rng.permutation(np.flatnonzero(rows))

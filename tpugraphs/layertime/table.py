@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,16 +15,16 @@ from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
+from tpugraphs.system.arguments import check_known
 from tpugraphs.system.files import name_of
 from tpugraphs.system.texts import csv_columns
 from tpugraphs.system.words import counted
 
-__all__ = ["LayerTable", "described_devices", "one_layer", "read_table"]
+__all__ = ["LayerTable", "one_layer", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
 _NONE = ("None", "", "nan", "<NA>")  # pandas reads that word as NaN, and writes None as an empty text
-_LEAST, _MOST = LIMITS  # of times in milliseconds, too
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,8 @@ class LayerTable:
         if not isinstance(chosen, slice) and not chosen.size:
             chosen = slice(0)  # an empty list has no type
         columns = {name: values[chosen] for name, values in self.columns.items()}
-        return LayerTable(
-            self.kind,
-            columns,
-            self.devices,
-            self.device[chosen],
-            None if self.ms is None else self.ms[chosen],
-        )
+        ms = None if self.ms is None else self.ms[chosen]
+        return replace(self, columns=columns, device=self.device[chosen], ms=ms)
 
     def per_device(self, name: str) -> NDArray[np.float64]:
         """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,).
@@ -149,8 +144,7 @@ def read_table(
         A column is missing or holds something else than it should, a layer has no output, or two rows give
         a device different figures; the message names file, column and row.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
+    check_known("kind", kind, KINDS)
     if isinstance(source, LayerTable):
         if source.kind.name != kind:
             raise ConfigError(f"the table holds layers of kind {source.kind.name!r}, expected {kind!r}")
@@ -163,18 +157,30 @@ def read_table(
         if not source:
             raise ConfigError("table: expected at least one file or table, got an empty list")
         return join([read_table(one, kind, device, timed, known) for one in source])
-    if hasattr(source, "read"):
-        return _table(_read_csv(source, KINDS[kind]), KINDS[kind], name_of(source), device, timed, known)
+    columns, named = KINDS[kind].columns, None
     if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        return _table(
-            _read_csv(path, KINDS[kind]), KINDS[kind], str(path), device, timed, known, _named(path, kind)
-        )
-    return _table(_given(source), KINDS[kind], "table", device, timed, known)
+        source = Path(source)
+        named = _device_in_name(source, kind)
+    if isinstance(source, Path) or hasattr(source, "read"):
+        wanted = {name for column in columns for name in (column.name, *column.aliases)}
+        found = _Columns(csv_columns(source, {*wanted, *TIMES, "device", *FIGURES}), name_of(source))
+    elif hasattr(source, "keys"):
+        found = _Columns({str(name): source[name] for name in source.keys()}, "table")
+    else:
+        raise ConfigError(f"table: expected a path, dict of arrays or DataFrame, got {type(source).__name__}")
+    layers = {column.name: found.of(column) for column in columns}
+    found.check_outputs(KINDS[kind], layers)
+    ms = found.times() if timed else None
+    if device is None and any(name in found.values for name in _DESCRIBED_BY):
+        return LayerTable(KINDS[kind], layers, *found.described_devices(), ms)
+    names = found.values.get("device", named) if device is None else device
+    if names is None:
+        raise ConfigError(f"{found.where}: no column 'device'; say it by device=")
+    return LayerTable(KINDS[kind], layers, *found.devices(names, known), ms)
 
 
 def one_layer(kind: Kind) -> LayerTable:
-    """Return the least layer of a kind on any device, to count what is made of layers."""
+    """Return one dummy row, used to count features."""
     columns: dict[str, NDArray[Any]] = {
         column.name: np.array([column.values[0] if isinstance(column, Choice) else 1])
         for column in kind.columns
@@ -200,188 +206,151 @@ def join(tables: Sequence[LayerTable]) -> LayerTable:
     )
 
 
-def _named(path: Path, kind: str) -> str | None:
+def _device_in_name(path: Path, kind: str) -> str | None:
     """Return the device that a file's name ends with, None if it does not begin with the kind."""
     name = path.name.partition(".")[0]
     return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
-def _read_csv(source: Any, kind: Kind) -> dict[str, list[str]]:
-    """Read the columns of a CSV file that layers of a kind can have."""
-    own = [name for column in kind.columns for name in (column.name, *column.aliases)]
-    return csv_columns(source, {*own, *TIMES, "device", *FIGURES})
+class _Columns:
+    """Columns of a table by name, of one length. Errors name the table, the column and the row.
 
-
-def _given(source: Any) -> dict[str, Any]:
-    """Return the columns of a dict or DataFrame."""
-    names = source.keys() if hasattr(source, "keys") else None
-    if names is None:
-        raise ConfigError(f"table: expected a path, dict of arrays or DataFrame, got {type(source).__name__}")
-    return {str(name): source[name] for name in names}
-
-
-def _table(
-    found: Mapping[str, Any],
-    kind: Kind,
-    where: str,
-    device: Any,
-    timed: bool,
-    known: Sequence[Device],
-    named: str | None = None,
-) -> LayerTable:
-    lengths = {name: _length(values, name, where) for name, values in found.items()}
-    count = max(lengths.values(), default=0)
-    for name, length in lengths.items():
-        if length != count:
-            raise DataError(
-                f"{where}: column {name!r}: expected {counted(count, 'row')} as in the others, found {length}"
-            )
-    if count == 0:
-        raise DataError(f"{where}: no rows")
-    columns = {column.name: _column(found, column, count, where) for column in kind.columns}
-    _check_possible(kind, columns, where)
-    times = next((name for name in TIMES if name in found), None) if timed else None
-    if times is None and timed:
-        raise DataError(f"{where}: no column of times; expected one of {', '.join(TIMES)}, in milliseconds")
-    ms = None if times is None else _positive(found[times], times, where, "milliseconds")
-    if device is None and any(name in found for name in _DESCRIBED_BY):
-        return LayerTable(kind, columns, *described_devices(found, where), ms)
-    names = found.get("device", named) if device is None else device
-    if names is None:
-        raise ConfigError(f"{where}: no column 'device'; say it by device=")
-    return LayerTable(kind, columns, *_devices(names, count, where, known), ms)
-
-
-def _length(values: Any, name: str, where: str) -> int:
-    if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) != 1:
-        raise DataError(f"{where}: column {name!r}: expected one value per row, found {values!r:.60}")
-    return len(values)
-
-
-def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str) -> None:
-    """Raise DataError for a layer without outputs: its kernel is larger than what it slides over."""
-    wrong = np.flatnonzero(~(kind.work(columns).written > 0))
-    if wrong.size:
-        said = ", ".join(f"{name} {values[wrong[0]]}" for name, values in columns.items())
-        raise DataError(f"{where}: row {wrong[0]}: expected a layer with outputs, found none of {said}")
-
-
-def _devices(
-    names: Any, count: int, where: str, known: Sequence[Device]
-) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
-    if isinstance(names, (str, Device)):
-        return (get_device(names, known),), np.zeros(count, np.int64)
-    words, _, numbers = _distinct(names)
-    if numbers.size != count:
-        raise DataError(f"{where}: device: expected {counted(count, 'name')}, found {numbers.size}")
-    found = [get_device(word, known) for word in words]
-    devices = tuple(dict.fromkeys(found))  # one may go by several names
-    return devices, np.array([devices.index(one) for one in found], np.int64)[numbers]
-
-
-def _distinct(names: Any) -> tuple[list[str], list[int], NDArray[np.int64]]:
-    """Return the different names, sorted, the first row of each, and every row's place in them: (n,)."""
-    listed = [str(name) for name in (names.astype(str) if isinstance(names, np.ndarray) else names)]
-    first: dict[str, int] = {}
-    for row, name in enumerate(listed):
-        first.setdefault(name, row)
-    places = {name: place for place, name in enumerate(sorted(first))}
-    return (
-        list(places),
-        [first[name] for name in places],
-        np.array([places[name] for name in listed], np.int64),
-    )
-
-
-def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
-    """Return the devices that a table describes by its columns, and the place of every row's in them: (n,).
-
-    Raises
-    ------
-    DataError
-        A figure is missing, wrong, or not the same in all rows of a device.
+    Parameters
+    ----------
+    values : dict of str to (n,) values
+    where : str
+        What errors call the table.
     """
-    for name in ("device", *FIGURES):
-        if name not in found:
-            expected = ", ".join(("device", *FIGURES))
-            raise DataError(f"{where}: no column {name!r}; a table that describes its devices has {expected}")
-    figures = np.stack([_positive(found[name], name, where, "a number") for name in FIGURES])
-    words, first, numbers = _distinct(found["device"])
-    for name, values in zip(FIGURES, figures, strict=True):
-        other = np.flatnonzero(values != values[first][numbers])
-        if other.size:
-            row, before = other[0], first[numbers[other[0]]]
-            raise DataError(
-                f"{where}: column {name!r}, row {row}: expected {values[before]:g} as in row {before} of the "
-                f"same device {words[numbers[row]]!r}, found {values[row]:g}"
-            )
-    units = _column(found, Size("units", 1 << 30), numbers.size, where)
-    devices = []
-    for word, row in zip(words, first, strict=True):
-        own = dict(zip(FIGURES, figures[:, row].tolist(), strict=True)) | {"units": int(units[row])}
-        try:
-            devices.append(Device(word, **own))
-        except ConfigError as error:
-            raise DataError(f"{where}: column 'device', row {row}: {error}") from None
-    return tuple(devices), numbers
 
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values, self.where = values, where
+        for name, column in values.items():
+            if isinstance(column, str) or not hasattr(column, "__len__") or getattr(column, "ndim", 1) != 1:
+                raise DataError(f"{where}: column {name!r}: expected one value per row, found {column!r:.60}")
+        self.rows = max(map(len, values.values()), default=0)
+        for name, column in values.items():
+            if len(column) != self.rows:
+                expected = f"{counted(self.rows, 'row')} as in the others"
+                raise DataError(f"{where}: column {name!r}: expected {expected}, found {len(column)}")
+        if self.rows == 0:
+            raise DataError(f"{where}: no rows")
 
-def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: str) -> NDArray[Any]:
-    name = next((name for name in (column.name, *column.aliases) if name in found), None)
-    if name is None:
-        if column.default is None:
-            raise DataError(f"{where}: no column {column.name!r}; found {', '.join(found)}")
-        return np.full(count, column.default)
-    if isinstance(column, Choice):
+    def error(self, name: str, row: int, expected: str, found: str) -> DataError:
+        """Return an error about a row."""
+        return DataError(f"{self.where}: column {name!r}, row {row}: expected {expected}, found {found:.80}")
+
+    def of(self, column: Size | Choice) -> NDArray[Any]:
+        """Return a column of a kind of layers."""
+        name = next((name for name in (column.name, *column.aliases) if name in self.values), None)
+        if name is None:
+            if column.default is None:
+                raise DataError(f"{self.where}: no column {column.name!r}; found {', '.join(self.values)}")
+            return np.full(self.rows, column.default)
+        if isinstance(column, Choice):
+            return self._words(name, column)
+        expected = f"a whole number from {column.low} to {column.high}"
+        return self._numbers(name, column.low, column.high, expected, whole=True).astype(np.int64)
+
+    def _words(self, name: str, column: Choice) -> NDArray[np.str_]:
         missing = _NONE if "None" in column.values else ()
         codes = {word: code for code, word in enumerate(column.values)}
-        places = np.empty(count, np.int64)
-        for row, value in enumerate(found[name]):
+        places = np.empty(self.rows, np.int64)
+        for row, value in enumerate(self.values[name]):
             word = "None" if str(value) in missing else str(value)
             if word not in codes:
-                raise DataError(
-                    f"{where}: column {name!r}, row {row}: expected one of {', '.join(codes)}; "
-                    f"found {word!r:.80}"
-                )
+                raise self.error(name, row, f"one of {', '.join(codes)}", repr(word))
             places[row] = codes[word]
         return np.array(column.values)[places]
-    numbers = _numbers(found[name], name, where)
-    wrong = np.flatnonzero(
-        ~((numbers >= column.low) & (numbers <= column.high) & (numbers == np.floor(numbers)))
-    )
-    if wrong.size:
-        raise DataError(
-            f"{where}: column {name!r}, row {wrong[0]}: expected a whole number from {column.low} to "
-            f"{column.high}, found {list(found[name])[wrong[0]]!s:.80}"
-        )
-    return numbers.astype(np.int64)
 
-
-def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64]:
-    try:
-        found = np.asarray(values, np.float64)
-        if found.ndim == 1:
-            return found
-    except (TypeError, ValueError, OverflowError):
-        pass
-    for i, value in enumerate(values):
+    def _numbers(
+        self, name: str, low: float, high: float, expected: str, whole: bool = False
+    ) -> NDArray[np.float64]:
         try:
-            float(value)
-        except (TypeError, ValueError):
+            found = np.asarray(self.values[name], np.float64)
+        except (TypeError, ValueError, OverflowError):
+            found = np.empty((0, 0))
+        if found.ndim != 1:
+            self._refuse_first(name)
+        wrong = ~((found >= low) & (found <= high))
+        if whole:
+            wrong |= found != np.floor(found)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise self.error(name, row, expected, str(list(self.values[name])[row]))
+        return found
+
+    def _refuse_first(self, name: str) -> NoReturn:
+        """Raise an error about the first value that cannot be read as a number."""
+        for row, value in enumerate(self.values[name]):
+            try:
+                float(value)
+            except OverflowError:
+                raise self.error(name, row, "a number", "one beyond all ranges") from None
+            except (TypeError, ValueError):
+                raise self.error(name, row, "a number", repr(value)) from None
+        raise DataError(f"{self.where}: column {name!r}: expected one number per row")
+
+    def _positive(self, name: str, what: str) -> NDArray[np.float64]:
+        low, high = LIMITS
+        return self._numbers(name, low, high, f"{what} above 0, from {low:g} to {high:g}")
+
+    def times(self) -> NDArray[np.float64]:
+        """Return the measured times in milliseconds (n,)."""
+        name = next((name for name in TIMES if name in self.values), None)
+        if name is None:
+            expected = ", ".join(TIMES)
+            raise DataError(f"{self.where}: no column of times; expected one of {expected}, in milliseconds")
+        return self._positive(name, "milliseconds")
+
+    def check_outputs(self, kind: Kind, layers: Mapping[str, NDArray[Any]]) -> None:
+        """Raise DataError for a layer without outputs: its kernel is larger than what it slides over."""
+        wrong = np.flatnonzero(~(kind.work(layers).written > 0))
+        if wrong.size:
+            found = ", ".join(f"{name} {values[wrong[0]]}" for name, values in layers.items())
             raise DataError(
-                f"{where}: column {name!r}, row {i}: expected a number, found {value!r:.80}"
-            ) from None
-        except OverflowError:
-            raise DataError(f"{where}: column {name!r}, row {i}: a number beyond all ranges") from None
-    raise DataError(f"{where}: column {name!r}: expected one number per row")
+                f"{self.where}: row {wrong[0]}: expected a layer with outputs, found none of {found}"
+            )
+
+    def devices(self, names: Any, known: Sequence[Device]) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
+        """Return the devices of these names, or of this name, and the place of every row's in them: (n,)."""
+        if isinstance(names, (str, Device)):
+            return (get_device(names, known),), np.zeros(self.rows, np.int64)
+        words, _, places = _distinct(names)
+        if places.size != self.rows:
+            raise DataError(
+                f"{self.where}: device: expected {counted(self.rows, 'name')}, found {places.size}"
+            )
+        found = [get_device(word, known) for word in words]
+        devices = tuple(dict.fromkeys(found))  # one may go by several names
+        return devices, np.array([devices.index(one) for one in found], np.int64)[places]
+
+    def described_devices(self) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
+        """Return the devices that columns describe, and the place of every row's in them: (n,)."""
+        for name in ("device", *FIGURES):
+            if name not in self.values:
+                expected = ", ".join(("device", *FIGURES))
+                todo = f"a table that describes its devices has {expected}"
+                raise DataError(f"{self.where}: no column {name!r}; {todo}")
+        figures = {name: self._positive(name, "a number") for name in FIGURES}
+        figures["units"] = self.of(Size("units", 1 << 30))
+        words, first, places = _distinct(self.values["device"])
+        for name, values in figures.items():
+            other = np.flatnonzero(values != values[first][places])
+            if other.size:
+                row, before = other[0], first[places[other[0]]]
+                expected = f"{values[before]:g} as in row {before} of the same device {words[places[row]]!r}"
+                raise self.error(name, row, expected, f"{values[row]:g}")
+        devices = []
+        for word, row in zip(words, first, strict=True):
+            try:
+                devices.append(Device(word, **{name: values[row].item() for name, values in figures.items()}))
+            except ConfigError as error:
+                raise DataError(f"{self.where}: column 'device', row {row}: {error}") from None
+        return tuple(devices), places
 
 
-def _positive(values: Any, name: str, where: str, what: str) -> NDArray[np.float64]:
-    numbers = _numbers(values, name, where)
-    wrong = np.flatnonzero(~((numbers >= _LEAST) & (numbers <= _MOST)))
-    if wrong.size:
-        raise DataError(
-            f"{where}: column {name!r}, row {wrong[0]}: expected {what} above 0, from {_LEAST:g} to "
-            f"{_MOST:g}, found {numbers[wrong[0]]}"
-        )
-    return numbers
+def _distinct(names: Any) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the different names, sorted, the first row of each, and every row's place in them: (n,)."""
+    listed = [str(name) for name in (names.astype(str) if isinstance(names, np.ndarray) else names)]
+    words, first, places = np.unique(np.array(listed, object), return_index=True, return_inverse=True)
+    return words.tolist(), first, places

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["counted", "json_text", "plural"]
+__all__ = ["counted", "few", "json_text", "plural"]
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -25,6 +26,12 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun, ``1 graph`` or ``1,234 graphs``; arguments: see `plural`."""
     return f"{count:,} {plural(count, one, many)}"
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names of a list, and how many others there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {counted(len(names) - most, 'other')}"
 
 
 def json_text(value: Any) -> str:

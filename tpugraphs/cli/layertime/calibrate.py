@@ -27,8 +27,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     shared.check_name(args.out, ".safetensors")
-    model = shared.load(args.model)
-    where = shared.device(args.device, [model])
+    model, where = shared.open_model(args)
     table = tg.layertime.read_table(shared.tables(args), model.kind, where, known=model.known_devices)
     assert table.ms is not None
     before = np.abs(model.predict(table) / table.ms - 1)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
+from tpugraphs.cli.layertime.words import METHODS
 from tpugraphs.system import tables
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, few
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable, LayerTimeModel
@@ -32,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
     meaning = "networks of what a roofline leaves over, the roofline alone, or trees (default: %(default)s)"
-    choices = ("residual", "roofline", "lightgbm", "mlpredict")
-    common.option(parser, "--method NAME", meaning, choices=choices, default="residual")
+    common.option(parser, "--method NAME", meaning, choices=METHODS, default="residual")
     common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
     meaning = "share of the layers to judge the model by, which it does not learn from (default: %(default)s)"
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
     if args.held_out != 0:
         table, unseen = tg.layertime.unseen_layers(table, args.held_out, args.seed)
     names = [name for name, _ in table.by_device()]
-    where = shared.said_devices(names)
-    common.remark(args, f"{kind}, {args.method}: learning from {counted(len(table), 'layer')} on {where}")
+    learning = f"learning from {counted(len(table), 'layer')} on {few(names, 4)}"
+    common.remark(args, f"{kind}, {args.method}: {learning}")
     model.fit(table)
     model.save(args.out)
     judged = [] if unseen is None else _judged(model, unseen)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
+from tpugraphs.cli.layertime.words import FRAMEWORKS, KINDS
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.arguments import check_known
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
@@ -26,9 +28,9 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "kind KIND", f"one or several of {', '.join(shared.KINDS)}", nargs="+")
+    common.option(parser, "kind KIND", f"one or several of {', '.join(KINDS)}", nargs="+")
     meaning = "what the layers run in; each is an extra of the package (default: %(default)s)"
-    common.option(parser, "--framework NAME", meaning, choices=("torch", "jax"), default="torch")
+    common.option(parser, "--framework NAME", meaning, choices=FRAMEWORKS, default="torch")
     meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
     common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
     meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
@@ -51,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure; what is there already is not measured again."""
     kinds = list(dict.fromkeys(args.kind))
-    if wrong := [kind for kind in kinds if kind not in shared.KINDS]:
-        raise ConfigError(f"kind {wrong[0]!r}: unknown; expected one of {', '.join(shared.KINDS)}")
+    for kind in kinds:
+        check_known("kind", kind, KINDS)
     if args.layers is not None and (len(kinds) > 1 or (args.count, args.training) != (None, None)):
         raise ConfigError("--layers: expected one kind, and neither --count, --training nor --forward")
     paths = _paths(args.out, kinds)
@@ -87,7 +89,7 @@ def _paths(out: str, kinds: list[str]) -> dict[str, Path]:
 
 
 def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
-    """Measure one kind; what is skipped is told on stderr.
+    """Measure one kind. Warnings of skipped layers go to stderr.
 
     Raises
     ------

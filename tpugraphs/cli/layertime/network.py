@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
+from tpugraphs.cli.layertime.words import OPTIMIZERS
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import tables
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "--batch-size N", meaning, type=common.whole(1), required=True)
     shared.add_device(parser, "where it runs", required=True)
     meaning = "None: forward alone; others: forward, backward and update (default: %(default)s)"
-    common.option(parser, "--optimizer NAME", meaning, choices=shared.OPTIMIZERS, default="None")
+    common.option(parser, "--optimizer NAME", meaning, choices=OPTIMIZERS, default="None")
     meaning = "layers to leave out, by name, kind or operator; repeatable"
     common.option(parser, "--without NAME", meaning, **common.REPEATED)
     meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor (default: %(default)s)"
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--epochs goes with --samples")
     models: dict[str, Any] = {}
     for path in args.model:
-        model = shared.load(path)
+        model = tg.layertime.LayerTimeModel.load(path)
         if model.kind in models:
             raise ConfigError(f"{path}: a second model of kind {model.kind!r}; give one of each kind")
         models[model.kind] = model

@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
         shared.check_name(args.out, ".csv")
     if (args.table is None) == (not args.layer):
         raise ConfigError("expected TABLE or --layer, one of them")
-    model = shared.load(args.model)
-    where = shared.device(args.device, [model])
+    model, where = shared.open_model(args)
     source = common.stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
     columns = _predicted(model, table, args.level)

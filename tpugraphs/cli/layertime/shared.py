@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.layertime.words import FIGURES, KINDS
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
 
-# As in tpugraphs.layertime, which is not imported for a --help.
-KINDS = (
-    "conv1d conv2d conv3d depthwise conv dense linear bmm attention lstm elementwise softmax layernorm "
-    "batchnorm pooling embedding"
-).split()
-OPTIMIZERS = "None SGD Momentum Adagrad RMSProp Adadelta Adam".split()
-FIGURES = "peak_gflops bandwidth_gbps clock_mhz units cache_mb memory_gb".split()
 DEVICE_HELP = (
     "a known device such as V100, one that the model learnt from, `this` for the processor of this machine "
     f"(with --threads), or figures of your own: name:{','.join(f'{name}=X' for name in FIGURES)}"
@@ -117,10 +110,10 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     return str(found[0])
 
 
-def load(path: str) -> LayerTimeModel:
-    """Read a model."""
-    found: LayerTimeModel = tg.layertime.LayerTimeModel.load(path)
-    return found
+def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device | None]:
+    """Read MODEL, and what --device says with it."""
+    model = tg.layertime.LayerTimeModel.load(args.model)
+    return model, device(args.device, [model])
 
 
 def check_name(path: str, suffix: str) -> None:
@@ -141,9 +134,3 @@ def write_csv(path: str, columns: dict[str, Any]) -> None:
 def tables(args: argparse.Namespace) -> list[Any]:
     """Return what TABLE names: paths, and standard input for ``-``."""
     return [common.stdin(args, path) for path in args.table]
-
-
-def said_devices(names: Sequence[str]) -> str:
-    """Return a few names, for people."""
-    few = ", ".join(names[:4])
-    return few if len(names) <= 4 else f"{few} and {counted(len(names) - 4, 'other')}"

@@ -37,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
         shared.check_name(args.out, ".csv")
     if args.source is not None and args.training is not None:
         raise ConfigError("--training and --forward are for layers that are drawn, without --from")
-    model = shared.load(args.model)
-    where = shared.device(args.device, [model])
+    model, where = shared.open_model(args)
     source = common.stdin(args, args.source)
     if source is None:
         from tpugraphs.layertime.measuring.spaces import draw

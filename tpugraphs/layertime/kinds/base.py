@@ -1,34 +1,20 @@
-"""What a kind of layers is: its columns, and the work that follows from the columns."""
+"""What a kind of layers is: its columns, the work that follows from them, and how frameworks run it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ACTIVATION",
-    "BATCH",
-    "BYTES",
-    "OPTIMIZER",
-    "OPTIMIZERS",
-    "Choice",
-    "Columns",
-    "Floats",
-    "Kind",
-    "Size",
-    "Work",
-    "numbers",
-    "passes_of",
-    "product",
-    "updated",
-    "words",
-]
+__all__ = ["OPTIMIZERS", "Choice", "Input", "Kind", "Size", "Work"]
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[np.generic]]
+Layer = Mapping[str, Any]
+"""One layer: the columns of its kind, whole numbers and words."""
 
 OPTIMIZERS = ("None", "SGD", "Momentum", "Adagrad", "RMSProp", "Adadelta", "Adam")
 # Times that an update reads or writes an array as large as the weights: weights, gradient, its state.
@@ -39,12 +25,31 @@ BYTES = 4
 
 @dataclass(frozen=True)
 class Size:
-    """A whole number from `low` to `high`, `default` where a table has no such column."""
+    """A whole number.
+
+    Attributes
+    ----------
+    name : str
+    high : int
+        The largest that a table may hold.
+    drawn : (int, int)
+        Smallest and largest in layers that are drawn to be measured.
+    low : int
+        The smallest that a table may hold.
+    default : int or None
+        Where a table has no such column; None: the column is needed.
+    dimensions : int
+        Of the image or kernel that has a side of this size.
+    aliases : tuple of str
+        Other names of the column.
+    """
 
     name: str
     high: int
+    drawn: tuple[int, int] = (1, 1)
     low: int = 1
     default: int | None = None
+    dimensions: int = 1
     aliases: tuple[str, ...] = ()
 
 
@@ -58,7 +63,7 @@ class Choice:
     aliases: tuple[str, ...] = ()
 
 
-BATCH = Size("batch", 1 << 20)
+BATCH = Size("batch", 1 << 20, (1, 64))
 ACTIVATION = Choice("activation", ("None", "relu", "tanh", "sigmoid"), "None")
 OPTIMIZER = Choice("optimizer", OPTIMIZERS, "None")
 """``None``: the forward pass alone; any other: forward, backward and update."""
@@ -78,9 +83,9 @@ class Work:
         Times that these are moved: 1 for a forward pass alone, 3 for forward and both backward passes.
     update : array
         Bytes that the optimizer reads and writes.
-    rows, cols, depth, count : array or None
-        Sizes of the product (rows, depth) x (depth, cols) that the forward pass is, and how many there are;
-        None where there is none.
+    product : (rows, cols, depth, count) or None
+        Sizes of the matrix product (rows, depth) x (depth, cols) that the forward pass is, and how many there
+        are; None for other layers.
     row : array or None
         Numbers of a row that is reduced as a whole; None where there are no rows.
     """
@@ -91,10 +96,7 @@ class Work:
     written: Floats
     passes: Floats
     update: Floats
-    rows: Floats | None = None
-    cols: Floats | None = None
-    depth: Floats | None = None
-    count: Floats | None = None
+    product: tuple[Floats, Floats, Floats, Floats] | None = None
     row: Floats | None = None
 
     @property
@@ -104,20 +106,98 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Input:
+    """An array that a layer takes: normal numbers, or whole numbers from 0 to `below` - 1.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        In the order of PyTorch: channels before the sides of an image.
+    in_jax : tuple of int, optional
+        The same axes in the order of JAX, where it differs.
+    below : int, optional
+        What whole numbers are below.
+    positive : bool
+        Take absolute values: powers of negative numbers are NaN, and take another time.
+    """
+
+    shape: tuple[int, ...]
+    in_jax: tuple[int, ...] | None = None
+    below: int | None = None
+    positive: bool = False
+
+    def draw(self, rng: np.random.Generator, for_jax: bool = False) -> NDArray[Any]:
+        """Return the array, float32 or int32."""
+        order = self.in_jax if for_jax and self.in_jax else range(len(self.shape))
+        shape = [self.shape[axis] for axis in order]
+        if self.below is not None:
+            return rng.integers(0, self.below, shape, np.int32)
+        drawn = rng.standard_normal(shape, np.float32)
+        return np.abs(drawn) + np.float32(0.1) if self.positive else drawn
+
+
+Inputs = Callable[[Layer], tuple[Input, ...]]
+
+
+def shaped(*shapes: str, in_jax: tuple[int, ...] | None = None, below: str = "") -> Inputs:
+    """Return the inputs of a kind by their axes, names of columns: ``"batch dim_input"``."""
+
+    def inputs(layer: Layer) -> tuple[Input, ...]:
+        sizes = [tuple(layer[name] for name in shape.split()) for shape in shapes]
+        return tuple(Input(size, in_jax, layer.get(below)) for size in sizes)
+
+    return inputs
+
+
+def images(batch: str, channels: str, side: str, dimensions: int = 2) -> Inputs:
+    """Return inputs that are images. XLA's convolutions are fastest on a CPU if channels come last."""
+    in_jax = (0, *range(2, 2 + dimensions), 1)
+    return shaped(" ".join((batch, channels, *[side] * dimensions)), in_jax=in_jax)
+
+
+InJax = tuple[Callable[..., Any], dict[str, Input]]
+"""A function of weights and inputs, and the weights by name."""
+
+
+@dataclass(frozen=True)
 class Kind:
-    """A kind of layers.
+    """A kind of layers: all that is known of it. To add one, write its row.
 
     Attributes
     ----------
     name : str
     columns : tuple of Size or Choice
+        The first grows with the batch, unless `grows` names another one.
     work : callable
         Columns to `Work`.
+    inputs : callable
+        A layer to the arrays that it takes.
+    torch : callable
+        PyTorch and a layer to the module or function that takes these.
+    jax : callable
+        JAX and a layer to a function that takes weights and these, and the weights. What the column
+        ``activation`` says follows in both frameworks.
+    most_flops : float
+        Operations of layers that are drawn, all passes together.
+    held : callable, optional
+        Columns to the bytes (n,) that layers hold apart from inputs, weights and outputs.
+    grows : str
     """
 
     name: str
     columns: tuple[Size | Choice, ...]
     work: Callable[[Columns], Work] = field(repr=False)
+    inputs: Inputs = field(repr=False)
+    torch: Callable[[Any, Layer], Callable[..., Any]] = field(repr=False)
+    jax: Callable[[Any, Layer], InJax] = field(repr=False)
+    most_flops: float = 1e10
+    held: Callable[[Columns], Floats] | None = field(default=None, repr=False)
+    grows: str = ""
+
+    @property
+    def per_sample(self) -> str:
+        """The column that grows with the batch: ``batch``, ``B``, or ``M`` of ``linear``."""
+        return self.grows or self.columns[0].name
 
 
 def numbers(c: Columns, *names: str) -> list[Floats]:
@@ -156,8 +236,5 @@ def product(
         BYTES * rows * cols * count,
         passes,
         updated(c, BYTES * weights),
-        rows,
-        cols,
-        depth,
-        count,
+        (rows, cols, depth, count),
     )

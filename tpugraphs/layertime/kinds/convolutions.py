@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,80 +19,139 @@ from tpugraphs.layertime.kinds.base import (
     Choice,
     Columns,
     Floats,
+    InJax,
+    Input,
     Kind,
+    Layer,
     Size,
     Work,
+    images,
     numbers,
     product,
     words,
 )
 
-__all__ = ["KERNEL", "KINDS", "PADDING", "STRIDES", "output_size"]
+__all__ = ["KINDS"]
 
-KERNEL = Size("kernelsize", 1 << 10)
-STRIDES = Size("strides", 1 << 10, default=1)
+SIDE = Size("matsize", 1 << 16, (4, 512), dimensions=2)
+KERNEL = Size("kernelsize", 1 << 10, (1, 7), dimensions=2)
+STRIDES = Size("strides", 1 << 10, (1, 4), default=1)
 PADDING = Choice("padding", ("VALID", "SAME"), "VALID")
-_BIAS = Size("use_bias", 1, 0, 0)
-_CHANNELS = (Size("channels_in", 1 << 20), Size("channels_out", 1 << 20))
 
 
-def output_size(c: Columns, size: str = "matsize") -> Floats:
+def output_size(c: Columns, size: str, kernel: str, stride: str) -> Floats:
     """Return how many places a kernel takes along a side, 0 if it is larger: (n,)."""
-    side, kernel, stride = numbers(c, size, "kernelsize", "strides")
+    side, wide, step = numbers(c, size, kernel, stride)
+    if "Padding" in c:
+        (around,) = numbers(c, "Padding")
+        found: Floats = np.maximum(np.floor((side + 2 * around - wide) / step) + 1, 0)
+        return found
     same = words(c, "padding") == "SAME"
-    return np.where(same, np.ceil(side / stride), np.ceil(np.maximum(side - kernel + 1, 0) / stride))
+    return np.where(same, np.ceil(side / step), np.ceil(np.maximum(side - wide + 1, 0) / step))
 
 
-def _over(dimensions: int, size: str = "matsize") -> Callable[[Columns], Work]:
-    """Make the work of a convolution over as many dimensions, all of one size."""
+def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and after a side for ceil(side / stride) outputs, as TensorFlow deals them."""
+    total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    return total // 2, total - total // 2
+
+
+def ends(layer: Layer, side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and after a side, from the columns of a layer."""
+    if layer.get("padding") == "SAME":
+        return same_padding(side, kernel, stride)
+    return (layer.get("Padding", 0),) * 2
+
+
+def padded(
+    torch: Any, ends: tuple[int, int], dimensions: int, make: Callable[[int], Any], fill: float = 0.0
+) -> Any:
+    """Return the module `make` (padding), with a module of padding before it where the ends differ."""
+    if ends[0] == ends[1]:
+        return make(ends[0])
+    pad = getattr(torch.nn, f"ConstantPad{dimensions}d")
+    return torch.nn.Sequential(pad(ends * dimensions, fill), make(0))
+
+
+def _convolution(
+    name: str, dimensions: int, columns: tuple[Size | Choice, ...], roles: str, most_flops: float = 1e10
+) -> Kind:
+    """Return a kind of convolutions.
+
+    `roles` names the columns of batch, side, kernel, stride, channels in and channels out. Where these two
+    are one column, each channel is a group.
+    """
+    names = roles.split()
+    batch_, side_, kernel_, stride_, cin_, cout_ = names
 
     def work(c: Columns) -> Work:
-        batch, side, kernel, cin, cout = numbers(
-            c, "batch", size, "kernelsize", "channels_in", "channels_out"
+        batch, side, kernel, _, cin, cout = numbers(c, *names)
+        groups = cin if cin_ == cout_ else np.ones_like(cin)
+        rows, depth = batch * output_size(c, side_, kernel_, stride_) ** dimensions, kernel**dimensions * cin
+        depth /= groups
+        read = batch * side**dimensions * cin
+        return product(c, rows, cout / groups, depth, groups, read, depth * cout)
+
+    def settings(layer: Layer) -> tuple[list[int], int, bool, tuple[int, int]]:
+        sizes = [layer[name] for name in (cin_, cout_, kernel_, stride_)]
+        groups = layer[cin_] if cin_ == cout_ else 1
+        return sizes, groups, layer.get("use_bias") == 1, ends(layer, layer[side_], *sizes[2:])
+
+    def torch(torch: Any, layer: Layer) -> Any:
+        sizes, groups, bias, around = settings(layer)
+        make = getattr(torch.nn, f"Conv{dimensions}d")
+        return padded(
+            torch, around, dimensions, lambda padding: make(*sizes, padding, groups=groups, bias=bias)
         )
-        rows, depth = batch * output_size(c, size) ** dimensions, kernel**dimensions * cin
-        return product(c, rows, cout, depth, np.ones_like(rows), batch * side**dimensions * cin, depth * cout)
 
-    return work
+    def jax(jax: Any, layer: Layer) -> InJax:
+        (cin, cout, kernel, stride), groups, bias, around = settings(layer)
+        space = "DHW"[-dimensions:]
+        how: dict[str, Any] = {"dimension_numbers": (f"N{space}C", f"{space}IO", f"N{space}C")}
+        how |= {"window_strides": [stride] * dimensions, "padding": [around] * dimensions}
+        weights = {"w": Input((*[kernel] * dimensions, cin // groups, cout))}
 
+        def run(p: dict[str, Any], x: Any) -> Any:
+            y = jax.lax.conv_general_dilated(x, p["w"], feature_group_count=groups, **how)
+            return y + p["b"] if bias else y
 
-def _depthwise(c: Columns) -> Work:
-    batch, side, kernel, channels = numbers(c, "batch", "matsize", "kernelsize", "channels")
-    rows, one = batch * output_size(c) ** 2, np.ones_like(batch)
-    return product(c, rows, one, kernel**2, channels, batch * side**2 * channels, kernel**2 * channels)
+        return run, weights | ({"b": Input((cout,))} if bias else {})
 
-
-def _conv(c: Columns) -> Work:
-    batch, cin, cout, kernel, side, stride, padding = numbers(
-        c, "B", "Input_Channel", "Output_Channel", "Kernel_Size", "Input_Size", "Stride", "Padding"
-    )
-    places = np.floor((side + 2 * padding - kernel) / stride) + 1
-    rows = batch * np.maximum(places, 0) ** 2
-    depth = kernel**2 * cin
-    return product(c, rows, cout, depth, np.ones_like(batch), batch * side**2 * cin, depth * cout)
+    inputs = images(batch_, cin_, side_, dimensions)
+    return Kind(name, columns, work, inputs, torch, jax, most_flops)
 
 
-_LONG = 1 << 20
-_SIDE = Size("matsize", 1 << 16)
-_REST = (STRIDES, PADDING, _BIAS, ACTIVATION, OPTIMIZER)
+_CHANNELS = 1 << 20
+_CIN, _COUT = Size("channels_in", _CHANNELS, (1, 1024)), Size("channels_out", _CHANNELS, (1, 1024))
+_REST = (STRIDES, PADDING, Size("use_bias", 1, (0, 1), 0, 0), ACTIVATION, OPTIMIZER)
+_LINE = (BATCH, Size("length", 1 << 20, (8, 8192)), replace(KERNEL, dimensions=1))
+_CUBE = (
+    Size("batch", 1 << 20, (1, 16)),
+    Size("matsize", 1 << 16, (4, 64), dimensions=3),
+    replace(KERNEL, dimensions=3),
+    Size("channels_in", _CHANNELS, (1, 256)),
+    _COUT,
+)
+_DEPTHWISE = (BATCH, SIDE, KERNEL, Size("channels", _CHANNELS, (1, 1024)))
+_NEUSIGHT = (
+    Size("B", 1 << 20, (1, 64)),
+    Size("Input_Channel", _CHANNELS, (1, 1024)),
+    Size("Output_Channel", _CHANNELS, (1, 1024)),
+    # the alias is how NeuSight's files spell it
+    Size("Kernel_Size", 1 << 10, (1, 7), dimensions=2, aliases=("Kernel_Szie",)),
+    Size("Input_Size", 1 << 16, (4, 512), dimensions=2),
+    Size("Stride", 1 << 10, (1, 4), default=1),
+    Size("Padding", 1 << 10, (0, 3), 0, 0),
+    OPTIMIZER,
+)
+_ROLES = "batch matsize kernelsize strides channels_in channels_out"
 
 KINDS = (
-    Kind("conv1d", (BATCH, Size("length", _LONG), KERNEL, *_CHANNELS, *_REST), _over(1, "length")),
-    Kind("conv2d", (BATCH, _SIDE, KERNEL, *_CHANNELS, *_REST), _over(2)),
-    Kind("conv3d", (BATCH, _SIDE, KERNEL, *_CHANNELS, *_REST), _over(3)),
-    Kind("depthwise", (BATCH, _SIDE, KERNEL, Size("channels", 1 << 20), *_REST), _depthwise),
-    Kind(
-        "conv",
-        (
-            Size("B", 1 << 20),
-            Size("Input_Channel", 1 << 20),
-            Size("Output_Channel", 1 << 20),
-            Size("Kernel_Size", 1 << 10, aliases=("Kernel_Szie",)),  # as NeuSight's files spell it
-            Size("Input_Size", 1 << 16),
-            Size("Stride", 1 << 10, default=1),
-            Size("Padding", 1 << 10, 0, default=0),
-            OPTIMIZER,
-        ),
-        _conv,
+    _convolution("conv1d", 1, (*_LINE, _CIN, _COUT, *_REST), _ROLES.replace("matsize", "length")),
+    _convolution("conv2d", 2, (BATCH, SIDE, KERNEL, _CIN, _COUT, *_REST), _ROLES),
+    _convolution("conv3d", 3, (*_CUBE, *_REST), _ROLES, 4e9),
+    _convolution(
+        "depthwise", 2, (*_DEPTHWISE, *_REST), "batch matsize kernelsize strides channels channels", 1e9
     ),
+    _convolution("conv", 2, _NEUSIGHT, "B Input_Size Kernel_Size Stride Input_Channel Output_Channel"),
 )

@@ -1,6 +1,5 @@
-"""Measuring layers on the machine at hand: what is drawn, how it is built and timed, where it is kept."""
+"""Measurements of layers on this machine: drawing, building, timing, and the file of the results."""
 
 from tpugraphs.layertime.measuring.run import FRAMEWORKS, measure
-from tpugraphs.layertime.measuring.spaces import SPACES
 
-__all__ = ["FRAMEWORKS", "SPACES", "measure"]
+__all__ = ["FRAMEWORKS", "measure"]

@@ -6,9 +6,11 @@ import dataclasses
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
+
+import numpy as np
 
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
@@ -18,11 +20,12 @@ from tpugraphs.layertime.local import check_threads, cpu_name, gpu_device, this_
 from tpugraphs.layertime.measuring.base import Framework
 from tpugraphs.layertime.measuring.jax_layers import Jax
 from tpugraphs.layertime.measuring.rows import NUMBER, Rows
-from tpugraphs.layertime.measuring.spaces import SPACES, draw, held_bytes
+from tpugraphs.layertime.measuring.spaces import draw, held_bytes
 from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.layertime.measuring.torch_layers import Torch
-from tpugraphs.layertime.table import Layers, LayerTable, described_devices, read_table
+from tpugraphs.layertime.table import Layers, LayerTable, read_table
 from tpugraphs.system import machine
+from tpugraphs.system.arguments import check_known, check_positive, check_whole
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
@@ -134,22 +137,17 @@ def measure(
     >>> table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)  # doctest: +SKIP
     >>> tg.layertime.LayerTimeModel("dense").fit(table)  # doctest: +SKIP
     """
-    if kind not in KINDS:
-        raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
-    if framework not in FRAMEWORKS:
-        raise ConfigError(f"framework {framework!r}: unknown; expected one of {', '.join(FRAMEWORKS)}")
-    _whole("count", count, 1, _MOST_LAYERS)
-    _whole("seed", seed, 0, 1 << 63)
-    _whole("repeats", repeats, 1, _MOST_REPEATS)
+    check_known("kind", kind, KINDS)
+    check_known("framework", framework, FRAMEWORKS)
+    check_whole("count", count, 1, _MOST_LAYERS)
+    check_whole("seed", seed, 0)
+    check_whole("repeats", repeats, 1, _MOST_REPEATS)
     check_threads(threads)
-    if isinstance(least_ms, bool) or not isinstance(least_ms, (int, float)) or not 0 < least_ms <= 1e5:
-        raise ConfigError(f"least_ms: expected a number above 0, at most 1e5, got {least_ms!r}")
+    check_positive("least_ms", least_ms, 1e5)
     if layers is not None and training is not None:
         raise ConfigError("training: layers that are given say it by their column 'optimizer'")
     if device is not None and name is not None:
         raise ConfigError("name: the device is given, and has a name")
-    if kind not in FRAMEWORKS[framework].kinds or (layers is None and kind not in SPACES):
-        raise ConfigError(f"kind {kind!r}: {framework} has no such layer, or none can be drawn")
     columns = [column.name for column in KINDS[kind].columns]
     names = [NUMBER, *columns, *_TIMES, "framework", "version", "repeats", "device", *FIGURES]
     with ExitStack() as stack:
@@ -159,22 +157,22 @@ def measure(
         rows = Rows(path, names)
         library = FRAMEWORKS[framework](gpu, threads)
         stack.callback(library.close)
-        where = _described(library, rows, device, name)
+        where = _described(library, kind, rows, device, name)
         wanted = draw(kind, count, seed, training) if layers is None else layers
         given = read_table(wanted, kind, where, timed=False)
         constants = {"framework": library.name, "version": library.version, "repeats": repeats}
         constants |= {"device": where.name, **{figure: getattr(where, figure) for figure in FIGURES}}
-        run = _Run(library, given, where, constants, rows, repeats, float(least_ms))
-        run.all(verbose)
+        values = zip(*(column.tolist() for column in given.columns.values()), strict=True)
+        described = [dict(zip(given.columns, row, strict=True)) | constants for row in values]
+        _measure_all(
+            library, kind, described, _refused(library, given, where), rows, float(least_ms), verbose
+        )
     return read_table(rows.path or rows.columns(), kind)
 
 
-def _whole(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{name}: expected a whole number from {low} to {high:,}, got {value!r}")
-
-
-def _described(library: Framework, rows: Rows, device: str | Device | None, name: str | None) -> Device:
+def _described(
+    library: Framework, kind: str, rows: Rows, device: str | Device | None, name: str | None
+) -> Device:
     """Return the device as given, as in the file that is continued, or as it is found to be.
 
     Rates that are measured differ a little every time, so those of the file are kept if name and threads are
@@ -192,74 +190,65 @@ def _described(library: Framework, rows: Rows, device: str | Device | None, name
         return gpu_device(library.gpu_properties(), name)
     expected = cpu_name(library.threads) if name is None else name
     if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
-        return described_devices(rows.columns(), str(rows.path))[0][0]
+        return read_table(rows.columns(), kind).devices[0]
     return this_device(library.threads, name)
 
 
-class _Run:
-    """Goes through layers, from the first that has no row."""
+def _refused(library: Framework, layers: LayerTable, device: Device) -> list[str]:
+    """Return why each layer is not tried, ``""`` for those that are."""
+    free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
+    room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
+    slow = f"that take more than {_LONGEST_MS / 1000:.0f} s"
+    reasons = np.where(roofline_ms(layers) > _LONGEST_MS, slow, "")
+    too_large = held_bytes(layers.kind, layers.columns) > room
+    return [str(reason) for reason in np.where(too_large, "with more memory than is free", reasons)]
 
-    def __init__(
-        self,
-        library: Framework,
-        layers: LayerTable,
-        device: Device,
-        constants: Mapping[str, Any],
-        rows: Rows,
-        repeats: int,
-        least_ms: float,
-    ) -> None:
-        self._library, self._kind, self._rows = library, layers.kind.name, rows
-        self._repeats, self._least_ms = repeats, least_ms
-        self._least_of_layer_ms, self._bytes = roofline_ms(layers), held_bytes(layers.kind, layers.columns)
-        free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
-        self._room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
-        found = zip(*(values.tolist() for values in layers.columns.values()), strict=True)
-        self._layers = [dict(zip(layers.columns, values, strict=True)) for values in found]
-        self._constants = dict(constants)
-        described = [{**layer, **constants} for layer in self._layers]
-        self._first = rows.resume(described)
-        self._skipped: Counter[str] = Counter()
-        if self._first > len(rows):
-            self._skipped["in an earlier call"] = self._first - len(rows)
 
-    def all(self, verbose: bool | None) -> None:
-        """Measure; say what was skipped, and whether it was interrupted."""
-        total, done = len(self._layers), self._first
-        try:
-            bar = Progress(total - done, f"measure {self._kind}", "layer", verbose)
-            with bar, Interrupts(armed=True) as interrupts:
-                for number in range(self._first, total):
-                    self._one(number)
-                    done = number + 1
-                    bar.update(1)
-                    interrupts.check()
-        except KeyboardInterrupt:
-            if not len(self._rows):
-                raise
-            kept = f"; {self._rows.path} keeps them for the same call" if self._rows.path else ""
-            warnings.warn(f"interrupted after {done:,} of {counted(total, 'layer')}{kept}", stacklevel=3)
-        why = "; ".join(f"{times:,} {reason}" for reason, times in self._skipped.most_common(_REASONS))
-        if not len(self._rows):
-            raise Error(f"measure {self._kind!r}: none of {counted(total, 'layer')} could be measured: {why}")
-        if self._skipped:
-            count = sum(self._skipped.values())
-            warnings.warn(f"{count:,} of {counted(total, 'layer')} skipped: {why}", stacklevel=3)
+def _measure_all(
+    library: Framework,
+    kind: str,
+    layers: Sequence[Mapping[str, Any]],
+    refused: Sequence[str],
+    rows: Rows,
+    least_ms: float,
+    verbose: bool | None,
+) -> None:
+    """Measure layers from the first without a row; warn of those skipped, and of an interrupt."""
+    total, done = len(layers), rows.resume(layers)
+    skipped = Counter({"in an earlier call": done - len(rows)})
+    try:
+        bar = Progress(total - done, f"measure {kind}", "layer", verbose)
+        with bar, Interrupts(armed=True) as interrupts:
+            for number in range(done, total):
+                if reason := refused[number] or _measure_one(
+                    library, kind, number, layers[number], rows, least_ms
+                ):
+                    skipped[reason] += 1
+                done = number + 1
+                bar.update(1)
+                interrupts.check()
+    except KeyboardInterrupt:
+        if not len(rows):
+            raise
+        kept = f"; {rows.path} keeps them for the same call" if rows.path else ""
+        warnings.warn(f"interrupted after {done:,} of {counted(total, 'layer')}{kept}", stacklevel=3)
+    common = [(reason, times) for reason, times in skipped.most_common(_REASONS) if times]
+    why = "; ".join(f"{times:,} {reason}" for reason, times in common)
+    if not len(rows):
+        raise Error(f"measure {kind!r}: none of {counted(total, 'layer')} could be measured: {why}")
+    if common:
+        warnings.warn(f"{skipped.total():,} of {counted(total, 'layer')} skipped: {why}", stacklevel=3)
 
-    def _one(self, number: int) -> None:
-        """Measure a layer, or count why it cannot be."""
-        layer = self._layers[number]
-        if self._bytes[number] > self._room:
-            self._skipped["with more memory than is free"] += 1
-            return
-        if self._least_of_layer_ms[number] > _LONGEST_MS:
-            self._skipped[f"that take more than {_LONGEST_MS / 1000:.0f} s"] += 1
-            return
-        try:
-            times = time_step(self._library.step(self._kind, layer), self._repeats, self._least_ms)
-        except Exception as error:  # whatever a framework raises: the other layers are measured
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            self._skipped[f"with {text[:_REASON]}"] += 1
-            return
-        rounded = {name: f"{value:.6g}" for name, value in dataclasses.asdict(times).items()}
-        self._rows.add({NUMBER: number, **layer, **rounded, **self._constants})
+
+def _measure_one(
+    library: Framework, kind: str, number: int, layer: Mapping[str, Any], rows: Rows, least_ms: float
+) -> str:
+    """Measure a layer into a row, or return why that failed."""
+    try:
+        times = time_step(library.step(kind, layer), layer["repeats"], least_ms)
+    except Exception as error:  # whatever a framework raises: the other layers are measured
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"with {text[:_REASON]}"
+    rounded = {name: f"{value:.6g}" for name, value in dataclasses.asdict(times).items()}
+    rows.add({NUMBER: number, **layer, **rounded})
+    return ""

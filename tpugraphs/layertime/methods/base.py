@@ -1,45 +1,118 @@
-"""What every way to predict times of layers has."""
+"""What ways to predict times of layers share: devices and layers are held out to judge them."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.columns import Column
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import Schema
 from tpugraphs.layertime.devices import Device
-from tpugraphs.layertime.intervals import ErrorQuantiles, error_quantiles
+from tpugraphs.layertime.files import File
+from tpugraphs.layertime.intervals import HELD, ErrorQuantiles, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Kind
+from tpugraphs.layertime.splits import unseen_layers
 from tpugraphs.layertime.table import LayerTable
+from tpugraphs.system.progress import Progress
 
-__all__ = ["File", "Floats", "Method", "joined", "log_of", "quantiles_by_device"]
+__all__ = ["Floats", "LeftOut", "Method", "configs", "log_of"]
 
 Floats = NDArray[np.float64]
-File = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # metadata, tensors
 
 
-class Method(Protocol):
-    """What a model does inside."""
+class LeftOut(NamedTuple):
+    """Layers of a device, and logarithms of their times as predicted without it.
 
+    Attributes
+    ----------
+    layers : LayerTable
+    log_ms : (n,) float64
+    correction : (n,) float64 or 0
+        Added by a share that is chosen after all devices have been left out.
+    """
+
+    layers: LayerTable
+    log_ms: Floats
+    correction: Floats | float = 0.0
+
+    def errors(self, share: float) -> Floats:
+        """Return the quantiles of the errors (101,)."""
+        return error_quantiles(self.layers, self.log_ms + share * self.correction)
+
+
+class Method(ABC):
+    """A way to predict.
+
+    Attributes
+    ----------
+    devices : tuple of Device
+        Devices that were learnt from.
+    errors : ErrorQuantiles
+    networks : int
+        How many `_learn` trains.
+    share : float
+        Of the corrections on devices that were not learnt from.
+    """
+
+    devices: tuple[Device, ...]
     errors: ErrorQuantiles
+    networks: int = 0
+    share: float = 0.0
 
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """Devices that were learnt from."""
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
     def fit(self, table: LayerTable, verbose: bool | None) -> None:
-        """Learn from measured layers, with a bar of progress where that is `wanted`."""
+        """Learn from measured layers, with a bar of progress if that takes networks."""
+        learnt, held = unseen_layers(table, HELD, self.seed)
+        self.devices = tuple(learnt.devices[i] for i in np.unique(learnt.device))
+        several = self.devices if len(self.devices) > 1 else ()
+        shown = verbose if self.networks else False
+        with Progress(self.networks + len(several), "fit", "member", shown) as bar:
+            self._learn(learnt, bar)
+            left_out = []
+            for number, device in enumerate(several):
+                others = learnt.take(learnt.per_device_name() != device.name)
+                own = held.take(held.per_device_name() == device.name)
+                left_out.append(self._leave_out(number, device.name, others, own))
+                bar.update(1)
+        self.share = self._choose_share(left_out)
+        log_ms = log_of(self.parts(held))
+        known = {name: error_quantiles(held.take(rows), log_ms[rows]) for name, rows in held.by_device()}
+        self.errors = ErrorQuantiles(known, pooled([one.errors(self.share) for one in left_out]))
 
+    @abstractmethod
+    def _learn(self, layers: LayerTable, bar: Progress) -> None:
+        """Learn from layers; update the bar after each network."""
+
+    @abstractmethod
+    def _leave_out(self, number: int, name: str, others: LayerTable, own: LayerTable) -> LeftOut:
+        """Predict layers of a device from those of the others."""
+
+    def _choose_share(self, left_out: Sequence[LeftOut]) -> float:
+        """Choose the share of corrections."""
+        return 0.0
+
+    @abstractmethod
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
-        """Predict milliseconds (n,) that pass without work, 0 where that cannot be told, and of it."""
+        """Predict fixed overhead, 0 where it is not known apart, and time of the work in ms: (n,) each."""
 
-    def to_file(self) -> File:
-        """Return metadata and tensors."""
+    def write(self, file: File) -> None:
+        """Add the method to a file."""
+        file.put_devices("devices", self.devices)
+        self.errors.write(file)
 
-    def from_file(
-        self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
-    ) -> None:
-        """Take them from a file of a model of that kind of layers."""
+    def read(self, file: File, kind: Kind) -> None:
+        """Restore what `write` added, of a model of that kind of layers."""
+        self.devices = file.get_devices("devices")
+        if not self.devices:
+            raise file.wrong("devices", "at least one", "none")
+        self.errors = ErrorQuantiles.read(file)
 
 
 def log_of(parts: tuple[Floats, Floats]) -> Floats:
@@ -48,14 +121,7 @@ def log_of(parts: tuple[Floats, Floats]) -> Floats:
     return found
 
 
-def quantiles_by_device(table: LayerTable, log_ms: Floats) -> dict[str, Floats]:
-    """Return the quantiles (101,) of log(measured / predicted) by device, from predicted logarithms (n,)."""
-    return {name: error_quantiles(table.take(rows), log_ms[rows]) for name, rows in table.by_device()}
-
-
-def joined(*parts: File) -> File:
-    """Join metadata, and tensors, of several parts of a file."""
-    return (
-        {name: value for metadata, _ in parts for name, value in metadata.items()},
-        {name: array for _, tensors in parts for name, array in tensors.items()},
-    )
+def configs(names: Sequence[str], columns: Floats, runtime: Floats | None = None) -> Graph:
+    """Return layers, rows of named columns (n, F), as the configs of a graph."""
+    schema = Schema(config=tuple(Column(name) for name in names))
+    return Graph(config_feat=columns.astype(np.float32), runtime=runtime, schema=schema)

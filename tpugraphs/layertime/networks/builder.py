@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tpugraphs.layertime.networks.layer import Layer, LayerList, equal_side, window
@@ -26,115 +27,104 @@ class Builder:
 
     def __init__(self, batch: int) -> None:
         self.batch, self.layers = batch, LayerList()
+        self._name = self._source = ""
         self._output: Any = None  # of the last layer, if it has a column of activations
 
-    def add(self, name: str, source: str, kind: str, count: int, **columns: int | str) -> None:
-        """Add a layer whose column of the batch is `count` in the example."""
-        self._output = None
-        self.layers.append(Layer(name, kind, columns, self.share(count), source))
+    def at(self, name: str, source: str) -> None:
+        """Set the name of the layers that follow, and the class or operator that they are read from."""
+        self._name, self._source = name, source
+
+    def add(
+        self,
+        kind: str | None,
+        count: int = 1,
+        columns: Mapping[str, int | str] = MappingProxyType({}),
+        out: Any = None,
+        part: str = "",
+    ) -> None:
+        """Add a layer whose column of the batch is `count` in the example.
+
+        `out` is its output, if an activation of that joins the layer; `part` is what its name ends with.
+        """
+        self._output = out
+        self.layers.append(Layer(self._name + part, kind, columns, self.share(count), self._source))
 
     def share(self, count: int) -> int:
         """Return how many of `count` a sample has, 1 at least."""
         return max(1, -(count // -self.batch))
 
-    def unknown(self, name: str, source: str) -> None:
-        """Add what has no kind."""
-        self._output = None
-        self.layers.append(Layer(name, None, source=source))
-
-    def convolution(
-        self, name: str, source: str, x: Shape, weight: Shape, y: Shape, strides: Shape, bias: bool, out: Any
-    ) -> None:
+    def convolution(self, x: Shape, weight: Shape, y: Shape, strides: Shape, bias: bool, out: Any) -> None:
         """Add a convolution of `x` (N, C, ...) to `y`, with a weight (C', C / groups, ...)."""
         dimensions, cin, cout = len(x) - 2, x[1], weight[0]
         groups = cin // max(1, weight[1])
         thin = dimensions == 2 and groups == cin > 1
+        if groups > 1 and not thin:
+            self._source += f" with {groups} groups"
         if dimensions not in (1, 2, 3) or (groups > 1 and not thin):
-            self.unknown(name, f"{source} with {groups} groups" if groups > 1 else source)
+            self.add(None)
             return
-        kernel, stride = equal_side(weight[2:]), equal_side(strides)
-        side, padding = window(equal_side(x[2:]), kernel, stride, equal_side(y[2:]))
         kind = "depthwise" if thin else f"conv{dimensions}d"
-        sizes = {"channels": cout} if thin else {"channels_in": cin, "channels_out": cout}
-        sizes |= {"length" if kind == "conv1d" else "matsize": side, "kernelsize": kernel, "strides": stride}
-        self.add(name, source, kind, x[0], **sizes, padding=padding, use_bias=int(bias))
-        self._output = out
+        columns = _sliding(x, y, weight[2:], strides, "length" if kind == "conv1d" else "matsize")
+        columns |= {"channels": cout} if thin else {"channels_in": cin, "channels_out": cout}
+        self.add(kind, x[0], columns | {"use_bias": int(bias)}, out)
 
-    def dense(self, name: str, source: str, x: Shape, dim_output: int, out: Any) -> None:
+    def dense(self, x: Shape, dim_output: int, out: Any = None, part: str = "") -> None:
         """Add a dense layer over the last dimension of `x`."""
-        self.add(name, source, "dense", math.prod(x[:-1]), dim_input=x[-1], dim_output=dim_output)
-        self._output = out
+        sizes = {"dim_input": x[-1], "dim_output": dim_output}
+        self.add("dense", math.prod(x[:-1]), sizes, out, part)
 
-    def product(self, name: str, source: str, x: Shape, y: Shape, out: Any) -> None:
+    def product(self, x: Shape, y: Shape, out: Any) -> None:
         """Add a product (..., M, N) x (..., N, K); a dense layer if `y` is one matrix."""
         if min(len(x), len(y)) < 2:
             return  # with a vector: next to nothing
         if len(y) == 2:
-            self.dense(name, source, x, y[-1], out)
+            self.dense(x, y[-1], out)
             return
         count = max(math.prod(x[:-2]), math.prod(y[:-2]))
-        self.add(name, source, "bmm", count, M=x[-2], N=x[-1], K=y[-1])
+        self.add("bmm", count, {"M": x[-2], "N": x[-1], "K": y[-1]})
 
-    def attention(self, name: str, source: str, query: Shape, key: Shape) -> None:
+    def attention(self, query: Shape, key: Shape) -> None:
         """Add the products of attention; queries and keys are (N, ..., heads, length, head size)."""
         heads = query[-3] if len(query) > 3 else 1
-        count = math.prod(query[:-2]) // max(1, heads)
-        self.add(
-            name,
-            source,
-            "attention",
-            count,
-            heads=heads,
-            queries=query[-2],
-            keys=key[-2],
-            head_size=query[-1],
-        )
+        sizes = {"heads": heads, "queries": query[-2], "keys": key[-2], "head_size": query[-1]}
+        self.add("attention", math.prod(query[:-2]) // max(1, heads), sizes)
 
-    def lstm(
-        self, name: str, source: str, batch: int, length: int, sizes: Shape, hidden: int, directions: int
-    ) -> None:
+    def lstm(self, batch: int, length: int, sizes: Shape, hidden: int, directions: int) -> None:
         """Add the layers of an LSTM, each of which has an input of one of `sizes` numbers."""
         for i, dim_input in enumerate(sizes):
             for way in ("", ".reverse")[:directions]:
-                own = {"length": length, "dim_input": dim_input, "dim_hidden": hidden}
-                self.add(f"{name}.{i}{way}", source, "lstm", batch, **own)
+                columns = {"length": length, "dim_input": dim_input, "dim_hidden": hidden}
+                self.add("lstm", batch, columns, part=f".{i}{way}")
 
-    def pooling(
-        self, name: str, source: str, x: Shape, y: Shape, kernel: Shape, strides: Shape, op: str
-    ) -> None:
+    def pooling(self, x: Shape, y: Shape, kernel: Shape, strides: Shape, op: str) -> None:
         """Add pooling of images (N, C, H, W)."""
-        if len(x) != 4:
-            self.unknown(name, source)
-            return
-        size, stride = equal_side(kernel), equal_side(strides)
-        side, padding = window(equal_side(x[2:]), size, stride, equal_side(y[2:]))
-        own = {"matsize": side, "kernelsize": size, "strides": stride, "channels": x[1]}
-        self.add(name, source, "pooling", x[0], **own, padding=padding, op=op)
+        if len(x) == 4:
+            self.add("pooling", x[0], _sliding(x, y, kernel, strides) | {"channels": x[1], "op": op})
+        else:
+            self.add(None)
 
-    def batchnorm(self, name: str, source: str, x: Shape) -> None:
-        """Add a batch norm of `x` (N, C, ...)."""
-        self.add(name, source, "batchnorm", x[0], matsize=side_of_area(x[2:]), channels=x[1])
+    def batchnorm(self, x: Shape) -> None:
+        """Add a batch norm of `x` (N, C, ...), images as squares of as many places."""
+        side = max(1, round(math.sqrt(math.prod(x[2:]))))
+        self.add("batchnorm", x[0], {"matsize": side, "channels": x[1]})
 
-    def rows(self, name: str, source: str, kind: str, x: Shape, numbers: int) -> None:
+    def rows(self, kind: str, x: Shape, numbers: int) -> None:
         """Add a softmax or a layer norm over rows of as many numbers."""
-        self.add(name, source, kind, math.prod(x) // max(1, numbers), H=numbers)
+        self.add(kind, math.prod(x) // max(1, numbers), {"H": numbers})
 
-    def pointwise(self, name: str, source: str, op: str, y: Shape, of: Any = None) -> None:
+    def pointwise(self, op: str, y: Shape, of: Any = None) -> None:
         """Add a function of single numbers; an activation joins the layer whose output `of` it takes."""
         if op in _ACTIVATIONS and of is not None and of is self._output:
             last = self.layers[-1]
             self.layers[-1] = replace(last, columns={**last.columns, "activation": op})
             self._output = None
-            return
-        if len(y) > 1 or math.prod(y) > 1:
-            self.add(name, source, "elementwise", math.prod(y[:-1]), H=y[-1], op=op)
+        elif len(y) > 1 or math.prod(y) > 1:
+            self.add("elementwise", math.prod(y[:-1]), {"H": y[-1], "op": op})
 
-    def embedding(self, name: str, source: str, taken: Shape, table: Shape) -> None:
+    def embedding(self, taken: Shape, table: Shape) -> None:
         """Add rows of `table` (rows, columns), gathered by numbers (N, ...)."""
-        length = self.share(math.prod(taken))
-        self.add(
-            name, source, "embedding", self.batch, length=length, dim_input=table[0], dim_output=table[1]
-        )
+        sizes = {"length": self.share(math.prod(taken)), "dim_input": table[0], "dim_output": table[1]}
+        self.add("embedding", self.batch, sizes)
 
     def follows(self, of: Any, out: Any) -> bool:
         """Return whether `of` is the output of the last layer; then it is `out` from here on (a bias)."""
@@ -144,6 +134,10 @@ class Builder:
         return True
 
 
-def side_of_area(sizes: Shape) -> int:
-    """Return the side of the square that has as many places, rounded."""
-    return max(1, round(math.sqrt(math.prod(sizes))))
+def _sliding(
+    x: Shape, y: Shape, kernel: Shape, strides: Shape, name: str = "matsize"
+) -> dict[str, int | str]:
+    """Return the columns of a kernel that slides over images `x` to `y` (N, C, ...); `name` is the side's."""
+    size, stride = equal_side(kernel), equal_side(strides)
+    side, padding = window(equal_side(x[2:]), size, stride, equal_side(y[2:]))
+    return {name: side, "kernelsize": size, "strides": stride, "padding": padding}

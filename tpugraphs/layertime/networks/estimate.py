@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +18,8 @@ from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ri
 from tpugraphs.layertime.networks.translate import in_kinds
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tables
-from tpugraphs.system.words import counted
+from tpugraphs.system.arguments import check_known, check_number, check_positive, check_share, check_whole
+from tpugraphs.system.words import counted, few
 
 if TYPE_CHECKING:
     import pandas
@@ -111,7 +111,7 @@ class Estimate:
         ConfigError
             Not a whole number from 1 on.
         """
-        return math.ceil(_whole("samples", samples) / self.batch_size) * self.ms / 1000
+        return math.ceil(check_whole("samples", samples, 1) / self.batch_size) * self.ms / 1000
 
     def run_s(self, samples: int, epochs: int) -> float:
         """Return the seconds of as many epochs.
@@ -131,7 +131,7 @@ class Estimate:
         ConfigError
             Not whole numbers from 1 on.
         """
-        return _whole("epochs", epochs) * self.epoch_s(samples)
+        return check_whole("epochs", epochs, 1) * self.epoch_s(samples)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -154,7 +154,7 @@ class Estimate:
 
 
 class TimeModel(Protocol):
-    """What predicts times of layers, such as :class:`tpugraphs.layertime.LayerTimeModel`."""
+    """A model of times of layers, such as :class:`tpugraphs.layertime.LayerTimeModel`."""
 
     def predict(self, table: LayerTable) -> NDArray[np.float64]:
         """Return milliseconds (n,)."""
@@ -245,10 +245,23 @@ def network_time(
     """
     if device is None:
         raise ConfigError("device: expected the name of a device or a Device, got None")
-    place = partial(_place, device, [one for model in models.values() for one in _known_to(model)])
+    known = [one for model in models.values() for one in _known_to(model)]
+
+    def place(model: Any, device: str | Device = device) -> Device:
+        """Return the device as a model knows it by that name, or else as other models do."""
+        return get_device(device, (*_known_to(model), *known))
+
     name = place(None).name
     optimizer = "None" if optimizer is None else optimizer
-    _check(batch_size, optimizer, replicas, factor, latency_ms, overlap, method, level)
+    batch_size = check_whole("batch_size", batch_size, 1)
+    replicas = check_whole("replicas, at most the batch size", replicas, 1, batch_size)
+    check_known("optimizer", optimizer, OPTIMIZERS)
+    check_known("method", method, _METHODS)
+    check_positive("factor", factor, 1e6)
+    check_number("latency_ms", latency_ms, 0, 1e6)
+    check_number("overlap", overlap, 0, 1)
+    if level is not None:
+        check_share("level", level)
     kept = _kept(layers, without)
     share = -(batch_size // -replicas)
     if method == "ring":
@@ -265,7 +278,7 @@ def network_time(
     if replicas > 1 and optimizer != "None":
         if link_gbps is None:
             raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
-        _number("link_gbps", link_gbps, 0, math.inf)
+        check_positive("link_gbps", link_gbps)
         link = ring_ms(gradient_bytes(kept), replicas, link_gbps, latency_ms)
         shown = exposed_ms(link, sum(row.ms for row in rows), overlap)
         ends = shown if level is not None else math.nan
@@ -288,11 +301,6 @@ def _known_to(model: Any) -> Sequence[Device]:
     return found
 
 
-def _place(device: str | Device, known: Sequence[Device], model: Any) -> Device:
-    """Return a device as a model knows it by that name, or else as other models do."""
-    return get_device(device, (*_known_to(model), *known))
-
-
 def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
     """Return the layers that are to be predicted."""
     if isinstance(without, str):
@@ -301,16 +309,11 @@ def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
         raise ConfigError(f"layers: expected Layers, got {type(wrong[0]).__name__}; see read_layers")
     kept = [one for one in layers if not {one.name, one.kind, one.source} & set(without)]
     if unknown := [one for one in kept if one.kind is None]:
-        found = _some([f"{one.name} ({one.source})" for one in unknown])
+        found = few([f"{one.name} ({one.source})" for one in unknown])
         raise ConfigError(f"layers without a kind: {found}; leave them out by without=, by name or source")
     if not kept:
         raise ConfigError("layers: expected at least one to predict, got none")
     return kept
-
-
-def _some(names: Sequence[str]) -> str:
-    few = ", ".join(names[:5])
-    return few if len(names) <= 5 else f"{few} and {counted(len(names) - 5, 'other')}"
 
 
 def _predicted(
@@ -324,19 +327,19 @@ def _predicted(
     factor: float,
 ) -> list[LayerTime]:
     """Return the times of layers, divided by the factor."""
-    said = [part for layer in layers for part in in_kinds(layer, models)]
-    said = [part for part in said if not {part.name, part.kind} & set(without)]
-    kinds = list(dict.fromkeys(str(part.kind) for part in said))
+    parts = [part for layer in layers for part in in_kinds(layer, models)]
+    parts = [part for part in parts if not {part.name, part.kind} & set(without)]
+    kinds = list(dict.fromkeys(str(part.kind) for part in parts))
     if missing := [kind for kind in kinds if kind not in models]:
-        found = "; ".join(f"{kind}: {_some([p.name for p in said if p.kind == kind])}" for kind in missing)
+        found = "; ".join(f"{kind}: {few([p.name for p in parts if p.kind == kind])}" for kind in missing)
         raise ConfigError(
             f"models: none for layers of kind {found}. Add a model of that kind, or leave it out by without="
         )
-    times, ends = np.empty(len(said)), np.full((len(said), 2), math.nan)
-    beyond = np.zeros(len(said), bool)
+    times, ends = np.empty(len(parts)), np.full((len(parts), 2), math.nan)
+    beyond = np.zeros(len(parts), bool)
     for kind in kinds:
-        rows = [i for i, part in enumerate(said) if part.kind == kind]
-        table = table_of(kind, [said[i] for i in rows], batch_size, optimizer, place(models[kind]))
+        rows = [i for i, part in enumerate(parts) if part.kind == kind]
+        table = table_of(kind, [parts[i] for i in rows], batch_size, optimizer, place(models[kind]))
         try:
             times[rows] = _finite(kind, models[kind].predict(table), (len(rows),))
             if level is not None:
@@ -345,7 +348,7 @@ def _predicted(
                 beyond[rows] = models[kind].out_of_range(table)
         except Error as error:
             raise type(error)(f"model of kind {kind!r}: {error}") from None
-    both = zip(said, times / factor, ends / factor, beyond, strict=True)
+    both = zip(parts, times / factor, ends / factor, beyond, strict=True)
     return [
         LayerTime(part.name, str(part.kind), float(ms), float(end[0]), float(end[1]), 0.0, bool(out))
         for part, ms, end, out in both
@@ -357,40 +360,3 @@ def _finite(kind: str, found: Any, shape: tuple[int, ...]) -> Floats:
     if array.shape != shape or not np.isfinite(array).all():
         raise ConfigError(f"expected finite milliseconds of shape {shape}, found shape {array.shape}")
     return array
-
-
-def _check(
-    batch_size: int,
-    optimizer: str,
-    replicas: int,
-    factor: float,
-    latency_ms: float,
-    overlap: float,
-    method: str,
-    level: float | None,
-) -> None:
-    _whole("batch_size", batch_size)
-    if _whole("replicas", replicas) > batch_size:
-        raise ConfigError(f"replicas: expected at most the batch size {batch_size}, got {replicas}")
-    if optimizer not in OPTIMIZERS:
-        raise ConfigError(f"optimizer {optimizer!r}: unknown; expected one of {', '.join(OPTIMIZERS)}")
-    if method not in _METHODS:
-        raise ConfigError(f"method {method!r}: unknown; expected one of {', '.join(_METHODS)}")
-    _number("factor", factor, 0, 1e6)
-    for name, value, high in (("latency_ms", latency_ms, 1e6), ("overlap", overlap, 1.0)):
-        if value != 0:
-            _number(name, value, 0, high)
-    if level is not None and not 0 < _number("level", level, 0, 1) < 1:
-        raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
-
-
-def _whole(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 1 << 62:
-        raise ConfigError(f"{name}: expected a whole number from 1 on, got {value!r}")
-    return int(value)
-
-
-def _number(name: str, value: float, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
-        raise ConfigError(f"{name}: expected a number above {low:g}, at most {high:g}, got {value!r}")
-    return value

@@ -18,7 +18,6 @@ from tpugraphs.system.texts import parsed, read_whole
 
 __all__ = ["layers_of_json"]
 
-_CONVOLUTIONS = ("convolution",)
 _DENSE = ("fully_connected", "dense")
 _POOLING = {"max_pool": "max", "avg_pool": "average", "average_pool": "average"}
 
@@ -32,26 +31,27 @@ def layers_of_json(source: Any) -> LayerList:
         Not such a file; the message names the layer and the field.
     """
     where = "layers"
-    if hasattr(source, "read"):
-        where, source = name_of(source), _read(source)
-    elif isinstance(source, (str, os.PathLike)):
-        where = file_name(source)
-        source = _read(where)
-    size: dict[str, Any] = {}
+    if hasattr(source, "read") or isinstance(source, (str, os.PathLike)):
+        file = source if hasattr(source, "read") else file_name(source)
+        where, source = name_of(file), _read(file)
+    side = channels = None
     if isinstance(source, Mapping):
         if "layers" not in source:
             raise DataError(f"{where}: expected the field 'layers', found {', '.join(map(str, source))}")
-        given = source.get("input")
-        size = dict(given) if isinstance(given, Mapping) else {}
+        if isinstance(given := source.get("input"), Mapping):
+            side, channels = given.get("size"), given.get("dimension")
         source = source["layers"]
     if isinstance(source, Mapping):
-        source = list(source.values()) if not _numbered(source) else _in_order(source)
+        keys = list(map(str, source))
+        numbered = all(key.isascii() and key.isdigit() and len(key) < 10 for key in keys)
+        order = sorted(range(len(keys)), key=lambda i: int(keys[i])) if numbered else range(len(keys))
+        source = [list(source.values())[i] for i in order]
     if not isinstance(source, (list, tuple)) or not source:
-        raise DataError(f"{where}: expected a list of layers, found {_short(source)}")
-    found, side, channels = LayerList(), size.get("size"), size.get("dimension")
+        raise DataError(f"{where}: expected a list of layers, found {source!r:.80}")
+    found = LayerList()
     for i, entry in enumerate(source):
         if not isinstance(entry, Mapping):
-            raise DataError(f"{where}: layer {i}: expected an object, found {_short(entry)}")
+            raise DataError(f"{where}: layer {i}: expected an object, found {entry!r:.80}")
         try:
             if "kind" in entry:
                 found.append(_own(entry, i))
@@ -71,20 +71,12 @@ def _read(source: Any) -> Any:
         raise DataError(f"{name_of(source)}: not a JSON file, or damaged: {error}") from None
 
 
-def _numbered(layers: Mapping[Any, Any]) -> bool:
-    return all(str(key).isascii() and str(key).isdigit() and len(str(key)) < 10 for key in layers)
-
-
-def _in_order(layers: Mapping[Any, Any]) -> list[Any]:
-    return [layers[key] for key in sorted(layers, key=lambda key: int(str(key)))]
-
-
 def _own(entry: Mapping[str, Any], number: int) -> Layer:
     columns = {str(name): value for name, value in entry.items() if name not in ("kind", "name", "rows")}
     kind = entry["kind"]
     name = str(entry.get("name", f"{kind}_{number + 1}"))
     if not isinstance(kind, str):
-        raise DataError(f"layer {name!r}: kind: expected a word, found {_short(kind)}")
+        raise DataError(f"layer {name!r}: kind: expected a word, found {kind!r:.80}")
     return Layer(name, kind, columns, entry.get("rows", 1), kind)
 
 
@@ -96,42 +88,42 @@ def _theirs(entry: Mapping[str, Any], number: int, side: Any, channels: Any) -> 
     sizes = {**{"matsize": side, "channels_in": channels}, **entry}
 
     def whole(field: str, default: Any = None) -> int:
-        value = sizes.get(field)
-        value = default if value is None else value
+        value = default if sizes.get(field) is None else sizes[field]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1 << 31:
-            raise DataError(f"{where}: {field}: expected a number above 0, found {_short(value)}")
+            raise DataError(f"{where}: {field}: expected a number above 0, found {value!r:.80}")
         return math.ceil(value)  # the project keeps fractions where a stride does not divide a side
 
+    def dense(cin: int, cout: int) -> tuple[Layer, int, int]:
+        columns: dict[str, int | str] = {"dim_input": cin, "dim_output": cout}
+        columns["activation"] = _activation(entry)
+        return Layer(name, "dense", columns, source=made_of), 1, cout
+
     if known in _DENSE:
-        cin = (
-            whole("dim_input", 0) if "dim_input" in entry else whole("matsize", 1) ** 2 * whole("channels_in")
-        )
-        cout = whole("dim_output" if "dim_output" in entry else "channels_out")
-        return _dense(name, made_of, cin, cout, entry), 1, cout
-    if known not in _CONVOLUTIONS and known not in _POOLING:
+        given = "dim_input" in entry
+        cin = whole("dim_input", 0) if given else whole("matsize", 1) ** 2 * whole("channels_in")
+        return dense(cin, whole("dim_output" if "dim_output" in entry else "channels_out"))
+    if known != "convolution" and known not in _POOLING:
         expected = "Convolution, Fully_connected, Dense, Max_pool, Avg_pool"
-        raise DataError(
-            f"layer {name!r}: type: expected one of {expected}; found {_short(entry.get('type'))}"
-        )
+        found = entry.get("type")
+        raise DataError(f"layer {name!r}: type: expected one of {expected}; found {found!r:.80}")
     side = whole("matsize")
     kernel = whole("pool_size" if "pool_size" in entry else "kernelsize")
     stride, padding = whole("strides", 1), str(entry.get("padding", "VALID")).upper()
     if padding not in ("VALID", "SAME"):
-        raise DataError(f"{where}: padding: expected VALID or SAME, found {_short(entry['padding'])}")
+        raise DataError(f"{where}: padding: expected VALID or SAME, found {entry['padding']!r:.80}")
     places = places_of(side, kernel, stride, padding)
     if places < 1:
         raise DataError(f"{where}: kernelsize: expected at most the side {side}, found {kernel}")
     if "output_size" in entry and whole("output_size") != places:
         raise DataError(
             f"{where}: output_size: expected {places}, which follows from the other fields, "
-            f"found {_short(entry['output_size'])}"
+            f"found {entry['output_size']!r:.80}"
         )
-    cin = whole("channels_in", 0 if known in _CONVOLUTIONS else entry.get("channels_out"))
-    if known in _CONVOLUTIONS and places == 1 and kernel == side:
-        cout = whole("channels_out")
-        return _dense(name, made_of, side * side * cin, cout, entry), 1, cout
+    cin = whole("channels_in", entry.get("channels_out") if known in _POOLING else 0)
+    if known not in _POOLING and places == 1 and kernel == side:
+        return dense(side * side * cin, whole("channels_out"))
     matsize, padding = window(side, kernel, stride, places)
-    columns: dict[str, int | str] = {
+    columns: dict[str, Any] = {
         "matsize": matsize,
         "kernelsize": kernel,
         "strides": stride,
@@ -141,22 +133,11 @@ def _theirs(entry: Mapping[str, Any], number: int, side: Any, channels: Any) -> 
         columns |= {"channels": cin, "op": _POOLING[known]}
         return Layer(name, "pooling", columns, source=made_of), places, cin
     cout = whole("channels_out")
-    columns |= {"channels_in": cin, "channels_out": cout, "use_bias": entry.get("use_bias", 0)}
-    columns["activation"] = _activation(entry)
+    columns |= {"channels_in": cin, "channels_out": cout}
+    columns |= {"use_bias": entry.get("use_bias", 0), "activation": _activation(entry)}
     return Layer(name, "conv2d", columns, source=made_of), places, cout
-
-
-def _dense(name: str, made_of: str, cin: int, cout: int, entry: Mapping[str, Any]) -> Layer:
-    columns: dict[str, int | str] = {"dim_input": cin, "dim_output": cout}
-    columns["activation"] = _activation(entry)
-    return Layer(name, "dense", columns, source=made_of)
 
 
 def _activation(entry: Mapping[str, Any]) -> str:
     given = str(entry.get("activation") or "None").lower()
     return "None" if given in ("none", "linear") else given
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else f"{text[:76]}..."

@@ -8,24 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tpugraphs.errors import DataError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
 from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.system.arguments import check_known, check_whole
 from tpugraphs.system.words import counted
 
-__all__ = ["Layer", "LayerList", "counted_column", "equal_side", "places_of", "table_of", "window"]
+__all__ = ["Layer", "LayerList", "equal_side", "places_of", "table_of", "window"]
 
 _SET_LATER = ("batch", "B", "M", "optimizer")
 _ANY_DEVICE = next(iter(DEVICES.values()))
-
-
-def counted_column(kind: str) -> str:
-    """Return the column of a kind that grows with the batch: ``batch``, ``B``, or ``M`` of ``linear``."""
-    if kind == "linear":  # measured tables hold one product of many rows
-        return "M"
-    names = [column.name for column in KINDS[kind].columns]
-    return "batch" if "batch" in names else "B"
 
 
 @dataclass(frozen=True)
@@ -61,26 +54,25 @@ class Layer:
 
     def __post_init__(self) -> None:
         where = f"layer {self.name!r}"
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 0 < self.rows < 1 << 40:
-            raise DataError(f"{where}: rows: expected a whole number from 1 on, found {self.rows!r}")
-        if self.kind is None:
-            return
-        if self.kind not in KINDS:
-            raise DataError(f"{where}: kind {self.kind!r}: unknown; expected one of {', '.join(KINDS)}")
-        counts = counted_column(self.kind)
-        known = [
-            name
-            for column in KINDS[self.kind].columns
-            for name in (column.name, *column.aliases)
-            if column.name not in (counts, "optimizer")
-        ]
-        if wrong := [name for name in self.columns if name not in known]:
-            hint = "; the batch size and the optimizer are set later, rows= says how often a sample counts"
-            raise DataError(
-                f"{where}: column {wrong[0]!r}: unknown; a layer of kind {self.kind!r} has "
-                f"{', '.join(known)}{hint if wrong[0] in _SET_LATER else ''}"
-            )
+        try:
+            check_whole(f"{where}: rows", self.rows, 1, (1 << 40) - 1)
+            if self.kind is None:
+                return
+            check_known(f"{where}: kind", self.kind, KINDS)
+        except ConfigError as error:
+            raise DataError(str(error)) from None
+        kind, counts = KINDS[self.kind], KINDS[self.kind].per_sample
+        own = [column for column in kind.columns if column.name not in (counts, "optimizer")]
+        known = [name for column in own for name in (column.name, *column.aliases)]
         for name, value in self.columns.items():
+            if name not in known:
+                hint = (
+                    "; the batch size and the optimizer are set later, rows= says how often a sample counts"
+                )
+                raise DataError(
+                    f"{where}: column {name!r}: unknown; a layer of kind {self.kind!r} has "
+                    f"{', '.join(known)}{hint if name in _SET_LATER else ''}"
+                )
             if not isinstance(value, (int, float, str, np.number)):
                 raise DataError(f"{where}: {name}: expected a number or a word, found {value!r:.60}")
         row = {name: [value] for name, value in self.columns.items()} | {counts: [1]}
@@ -88,8 +80,7 @@ class Layer:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns
         except DataError as error:
             raise DataError(f"{where}: {str(error).removeprefix('table: ')}") from None
-        whole = {name: values[0].item() for name, values in found.items() if name in known}
-        object.__setattr__(self, "columns", whole)
+        object.__setattr__(self, "columns", {column.name: found[column.name][0].item() for column in own})
 
 
 class LayerList(list[Layer]):
@@ -117,7 +108,7 @@ def table_of(
     DataError
         A column grows beyond its range with the batch.
     """
-    counts = counted_column(kind)
+    counts = KINDS[kind].per_sample
     columns: dict[str, list[int | str]] = {counts: [batch_size * layer.rows for layer in layers]}
     for column in KINDS[kind].columns:
         if column.name == "optimizer":

@@ -6,7 +6,7 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,20 +154,21 @@ class _Graph:
             )
         return found
 
-    def node(self, b: Builder, node: Any, name: str) -> None:
+    def node(self, to: Builder, node: Any, name: str) -> None:
         """Add the layer of a node."""
         op = node.op_type
+        to.at(name, op)
         if op in _FREE or all(out in self.whole for out in node.output):
             return
         reader = _NODES.get(op)
         if reader is None or node.domain not in ("", "ai.onnx"):
             if self.shapes.get(node.output[0]) not in ((), (1,)):  # one number takes no time
-                b.unknown(name, op)
+                to.add(None)
             return
         try:
             inputs = [sys.intern(one) for one in node.input]  # compared by identity
             attributes = {one.name: self.read_attribute(one) for one in node.attribute}
-            reader(_Node(b, name, op, inputs, sys.intern(node.output[0]), self, attributes))
+            reader(_Node(to, name, op, inputs, sys.intern(node.output[0]), self, attributes))
         except DataError:
             raise
         except (IndexError, TypeError, ValueError, ArithmeticError):
@@ -178,9 +179,9 @@ class _Graph:
 
 @dataclass(frozen=True)
 class _Node:
-    """A node with its shapes."""
+    """A node with its shapes, and the builder that its layer is added to."""
 
-    b: Builder
+    to: Builder
     name: str
     op: str
     inputs: list[str]
@@ -197,55 +198,45 @@ class _Node:
         """The shape of the output."""
         return self.graph.shape(self.output, self.name)
 
+    @property
+    def strides(self) -> Sequence[int]:
+        """Strides over the first input; 1 where none are given."""
+        found: Sequence[int] = self.attributes.get("strides", [1] * (len(self.shape(0)) - 2))
+        return found
+
+
+_Reader = Callable[[_Node], None]
+
 
 def _conv(n: _Node) -> None:
-    x, weight = n.shape(0), n.shape(1)
-    strides = n.attributes.get("strides", [1] * (len(x) - 2))
-    n.b.convolution(n.name, n.op, x, weight, n.y, strides, len(n.inputs) > 2, n.output)
+    n.to.convolution(n.shape(0), n.shape(1), n.y, n.strides, len(n.inputs) > 2, n.output)
 
 
 def _gemm(n: _Node) -> None:
     x, y = n.shape(0), n.y
-    n.b.dense(n.name, n.op, x[::-1] if n.attributes.get("transA") else x, y[-1], n.output)
+    n.to.dense(x[::-1] if n.attributes.get("transA") else x, y[-1], n.output)
 
 
-def _matmul(n: _Node) -> None:
-    n.b.product(n.name, n.op, n.shape(0), n.shape(1), n.output)
-
-
-def _activation(n: _Node) -> None:
-    n.b.pointwise(n.name, n.op, n.op.lower(), n.y, n.inputs[0])
-
-
-def _arithmetic(op: str) -> Callable[[_Node], None]:
+def _arithmetic(op: str) -> _Reader:
     def read(n: _Node) -> None:
         for one, other in (n.inputs, n.inputs[::-1]):
             vector = one in n.graph.weights and len(n.graph.weights[one]) == 1
-            if n.op == "Add" and vector and n.b.follows(other, n.output):
+            if n.op == "Add" and vector and n.to.follows(other, n.output):
                 return
         both = all(math.prod(n.shape(i)) == math.prod(n.y) for i in range(len(n.inputs)))
-        n.b.pointwise(n.name, n.op, op if both else f"{op}u", n.y)
+        n.to.pointwise(op if both else f"{op}u", n.y)
 
     return read
 
 
-def _softmax(n: _Node) -> None:
-    n.b.rows(n.name, n.op, "softmax", n.y, n.y[n.attributes.get("axis", -1)])
-
-
 def _layernorm(n: _Node) -> None:
-    n.b.rows(n.name, n.op, "layernorm", n.y, math.prod(n.y[n.attributes.get("axis", -1) :]))
+    n.to.rows("layernorm", n.y, math.prod(n.y[n.attributes.get("axis", -1) :]))
 
 
-def _batchnorm(n: _Node) -> None:
-    n.b.batchnorm(n.name, n.op, n.shape(0))
-
-
-def _pooling(op: str) -> Callable[[_Node], None]:
+def _pooling(op: str) -> _Reader:
     def read(n: _Node) -> None:
         x = n.shape(0)
-        kernel = n.attributes.get("kernel_shape", x[2:])
-        n.b.pooling(n.name, n.op, x, n.y, kernel, n.attributes.get("strides", [1] * (len(x) - 2)), op)
+        n.to.pooling(x, n.y, n.attributes.get("kernel_shape", x[2:]), n.strides, op)
 
     return read
 
@@ -253,23 +244,27 @@ def _pooling(op: str) -> Callable[[_Node], None]:
 def _lstm(n: _Node) -> None:
     x, weight = n.shape(0), n.shape(1)  # (length, N, numbers), (directions, 4 hidden, numbers)
     length, batch = (x[1], x[0]) if n.attributes.get("layout") else x[:2]
-    n.b.lstm(n.name, n.op, batch, length, [weight[2]], weight[1] // 4, weight[0])
+    n.to.lstm(batch, length, [weight[2]], weight[1] // 4, weight[0])
 
 
 def _gather(n: _Node) -> None:
     table = n.graph.weights.get(n.inputs[0], ())
     if len(table) == 2 and n.attributes.get("axis", 0) == 0:
-        n.b.embedding(n.name, n.op, n.shape(1), table)
+        n.to.embedding(n.shape(1), table)
 
 
-_NODES: dict[str, Callable[[_Node], None]] = {
+def _activation(n: _Node) -> None:
+    n.to.pointwise(n.op.lower(), n.y, n.inputs[0])
+
+
+_NODES: dict[str, _Reader] = {
     "Conv": _conv,
     "Gemm": _gemm,
-    "MatMul": _matmul,
+    "MatMul": lambda n: n.to.product(n.shape(0), n.shape(1), n.output),
     "LSTM": _lstm,
-    "BatchNormalization": _batchnorm,
+    "BatchNormalization": lambda n: n.to.batchnorm(n.shape(0)),
     "LayerNormalization": _layernorm,
-    "Softmax": _softmax,
+    "Softmax": lambda n: n.to.rows("softmax", n.y, n.y[n.attributes.get("axis", -1)]),
     "Gather": _gather,
     **dict.fromkeys(("MaxPool", "GlobalMaxPool"), _pooling("max")),
     **dict.fromkeys(("AveragePool", "GlobalAveragePool"), _pooling("average")),

@@ -1,4 +1,4 @@
-"""What several devices add to the time of a step, and what measured steps say of the link between them."""
+"""Data parallelism: the time of an all-reduce, and links fitted to measured steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.networks.layer import Layer, table_of
+from tpugraphs.system.arguments import check_number
 from tpugraphs.system.words import counted
 
 __all__ = ["Scaling", "exposed_ms", "fit_factor", "fit_scaling", "gradient_bytes", "ring_ms"]
@@ -207,8 +208,8 @@ def fit_scaling(
     n, alone, together, size = _rows(replicas, **columns)
     if n.size < 3:
         raise ConfigError(f"fit_scaling: expected 3 rows or more, got {n.size}")
-    if overlap is not None and not (isinstance(overlap, (int, float)) and 0 <= overlap <= 1):
-        raise ConfigError(f"overlap: expected a number from 0 to 1, got {overlap!r}")
+    if overlap is not None:
+        check_number("overlap", overlap, 0, 1)
 
     def error(one: Scaling) -> float:
         return float(np.mean(np.abs(np.log(one._together(n, alone, size) / together))))

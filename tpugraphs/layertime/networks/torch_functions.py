@@ -14,11 +14,9 @@ __all__ = ["FUNCTIONS", "UNKNOWN", "Call"]
 
 @dataclass(frozen=True)
 class Call:
-    """A function that has run."""
+    """A function that has run, and the builder that its layer is added to."""
 
-    builder: Builder
-    name: str
-    source: str
+    to: Builder
     function: str
     args: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -28,10 +26,17 @@ class Call:
         """Return an argument, by place or by name."""
         return self.args[place] if len(self.args) > place else self.named.get(name, default)
 
+    def shape(self, place: int, name: str) -> tuple[int, ...]:
+        """Return the shape of an argument."""
+        return tuple(self.given(place, name).shape)
+
     @property
     def x(self) -> Any:
         """The first argument."""
         return self.given(0, "input")
+
+
+Reader = Callable[[Call], None]
 
 
 def _sizes(value: Any, count: int) -> tuple[int, ...]:
@@ -46,31 +51,17 @@ def _batched(shape: Sequence[int], dimensions: int) -> tuple[int, ...]:
 
 
 def _convolution(c: Call) -> None:
-    weight = c.given(1, "weight")
-    count = weight.dim()
-    shapes = (_batched(c.x.shape, count), tuple(weight.shape), _batched(c.out.shape, count))
+    weight = c.shape(1, "weight")
+    count = len(weight)
+    x, y = _batched(c.x.shape, count), _batched(c.out.shape, count)
     strides, bias = _sizes(c.given(3, "stride", 1), count - 2), c.given(2, "bias") is not None
-    c.builder.convolution(c.name, c.source, *shapes, strides, bias, c.out)
-
-
-def _linear(c: Call) -> None:
-    c.builder.dense(c.name, c.source, c.x.shape, c.given(1, "weight").shape[0], c.out)
+    c.to.convolution(x, weight, y, strides, bias, c.out)
 
 
 def _matmul(c: Call) -> None:
     x, y = c.x, c.given(1, "other", c.named.get("mat2"))
     x, y = (y, x) if c.function == "rmatmul" else (x, y)
-    c.builder.product(c.name, c.source, x.shape, y.shape, c.out)
-
-
-def _addmm(c: Call) -> None:
-    x, y = c.given(1, "mat1"), c.given(2, "mat2")
-    c.builder.product(c.name, c.source, x.shape, y.shape, c.out)
-
-
-def _attention(c: Call) -> None:
-    query, key = c.given(0, "query"), c.given(1, "key")
-    c.builder.attention(c.name, c.source, query.shape, key.shape)
+    c.to.product(x.shape, y.shape, c.out)
 
 
 def _multi_head(c: Call) -> None:
@@ -86,38 +77,29 @@ def _multi_head(c: Call) -> None:
         inner = [("k", target, key.shape[-1], width), ("v", target, value.shape[-1], width)]
         projected = [("q", source, width, width), *inner]
     for part, length, cin, cout in projected:
-        c.builder.dense(f"{c.name}.{part}_proj", c.source, (batch, length, cin), cout, None)
-    shapes = [(batch, heads, length, size) for length in (source, target)]
-    c.builder.attention(c.name, c.source, *shapes)
-    c.builder.dense(f"{c.name}.out_proj", c.source, (batch, source, width), width, None)
+        c.to.dense((batch, length, cin), cout, part=f".{part}_proj")
+    c.to.attention((batch, heads, source, size), (batch, heads, target, size))
+    c.to.dense((batch, source, width), width, part=".out_proj")
 
 
 def _lstm(c: Call) -> None:
     if len(c.args) != 9 or c.x.dim() != 3:  # sequences of several lengths are packed otherwise
-        c.builder.unknown(c.name, c.source)
+        c.to.add(None)
         return
     x, _, weights, biases, layers, _, _, both, batch_first = c.args
     directions, of_each = 2 if both else 1, 4 if biases else 2
     sizes = [weights[i * directions * of_each].shape[1] for i in range(layers)]
     hidden = weights[0].shape[0] // 4
     if weights[1].shape[1] != hidden:  # outputs are projected
-        c.builder.unknown(c.name, c.source)
+        c.to.add(None)
         return
     batch, length = x.shape[:2] if batch_first else (x.shape[1], x.shape[0])
-    c.builder.lstm(c.name, c.source, batch, length, sizes, hidden, directions)
-
-
-def _batchnorm(c: Call) -> None:
-    c.builder.batchnorm(c.name, c.source, c.out.shape)
-
-
-def _layernorm(c: Call) -> None:
-    c.builder.rows(c.name, c.source, "layernorm", c.out.shape, math.prod(c.given(1, "normalized_shape")))
+    c.to.lstm(batch, length, sizes, hidden, directions)
 
 
 def _softmax(c: Call) -> None:
     dim = c.given(1, "dim")
-    c.builder.rows(c.name, c.source, "softmax", c.out.shape, c.out.shape[-1 if dim is None else dim])
+    c.to.rows("softmax", c.out.shape, c.out.shape[-1 if dim is None else dim])
 
 
 def _images(c: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -125,70 +107,62 @@ def _images(c: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return _batched(c.x.shape, 4), _batched(out.shape, 4)
 
 
-def _pooling(op: str) -> Callable[[Call], None]:
+def _pooling(op: str) -> Reader:
     def read(c: Call) -> None:
         kernel = _sizes(c.given(1, "kernel_size"), 2)
-        strides = _sizes(c.given(2, "stride") or kernel, 2)
-        c.builder.pooling(c.name, c.source, *_images(c), kernel, strides, op)
+        c.to.pooling(*_images(c), kernel, _sizes(c.given(2, "stride") or kernel, 2), op)
 
     return read
 
 
-def _adaptive(op: str) -> Callable[[Call], None]:
+def _adaptive(op: str) -> Reader:
     def read(c: Call) -> None:
         x, y = _images(c)
         sides = list(zip(x[2:], y[2:], strict=True))
         kernel = [-(size // -places) for size, places in sides]
-        strides = [max(1, size // places) for size, places in sides]
-        c.builder.pooling(c.name, c.source, x, y, kernel, strides, op)
+        c.to.pooling(x, y, kernel, [max(1, size // places) for size, places in sides], op)
 
     return read
 
 
-def _embedding(c: Call) -> None:
-    c.builder.embedding(c.name, c.source, c.out.shape[:-1], c.given(1, "weight").shape)
-
-
 def _activation(c: Call) -> None:
-    c.builder.pointwise(c.name, c.source, c.function.removesuffix("_"), c.out.shape, c.x)
+    c.to.pointwise(c.function.removesuffix("_"), c.out.shape, c.x)
 
 
-def _arithmetic(op: str) -> Callable[[Call], None]:
+def _arithmetic(op: str) -> Reader:
     def read(c: Call) -> None:
         pair = (c.x, c.given(1, "other", c.named.get("exponent")))
         both = all(hasattr(one, "numel") and one.numel() == c.out.numel() for one in pair)
-        c.builder.pointwise(c.name, c.source, op if both else f"{op}u", c.out.shape)
+        c.to.pointwise(op if both else f"{op}u", c.out.shape)
 
     return read
 
 
 _ARITHMETIC = {
-    **dict.fromkeys(("add", "radd", "iadd", "sub", "rsub", "isub", "subtract"), "add"),
-    **dict.fromkeys(("mul", "rmul", "imul", "multiply"), "mul"),
-    **dict.fromkeys(("div", "rdiv", "truediv", "rtruediv", "itruediv", "true_divide", "divide"), "div"),
-    **dict.fromkeys(("pow", "rpow"), "pow"),
+    "add": ("add", "radd", "iadd", "sub", "rsub", "isub", "subtract"),
+    "mul": ("mul", "rmul", "imul", "multiply"),
+    "div": ("div", "rdiv", "truediv", "rtruediv", "itruediv", "true_divide", "divide"),
+    "pow": ("pow", "rpow"),
 }
 
-FUNCTIONS: dict[str, Callable[[Call], None]] = {
+FUNCTIONS: dict[str, Reader] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     **dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), _matmul),
     **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "tanh"), _activation),
-    **{name: _arithmetic(op) for name, op in _ARITHMETIC.items()},
-    "addmm": _addmm,
-    "linear": _linear,
-    "scaled_dot_product_attention": _attention,
+    **{name: _arithmetic(op) for op, names in _ARITHMETIC.items() for name in names},
+    "addmm": lambda c: c.to.product(c.shape(1, "mat1"), c.shape(2, "mat2"), c.out),
+    "linear": lambda c: c.to.dense(c.x.shape, c.shape(1, "weight")[0], c.out),
+    "scaled_dot_product_attention": lambda c: c.to.attention(c.shape(0, "query"), c.shape(1, "key")),
     "multi_head_attention_forward": _multi_head,
     "lstm": _lstm,
-    "batch_norm": _batchnorm,
-    "layer_norm": _layernorm,
+    "batch_norm": lambda c: c.to.batchnorm(c.out.shape),
+    "layer_norm": lambda c: c.to.rows("layernorm", c.out.shape, math.prod(c.given(1, "normalized_shape"))),
     "softmax": _softmax,
-    "max_pool2d": _pooling("max"),
-    "max_pool2d_with_indices": _pooling("max"),
+    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), _pooling("max")),
     "avg_pool2d": _pooling("average"),
-    "adaptive_max_pool2d": _adaptive("max"),
-    "adaptive_max_pool2d_with_indices": _adaptive("max"),
+    **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool2d_with_indices"), _adaptive("max")),
     "adaptive_avg_pool2d": _adaptive("average"),
-    "embedding": _embedding,
+    "embedding": lambda c: c.to.embedding(c.out.shape[:-1], c.shape(1, "weight")),
 }
 """Readers of functions, by name without leading and closing ``_``."""
 

@@ -10,6 +10,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.networks.builder import Builder
 from tpugraphs.layertime.networks.layer import LayerList
 from tpugraphs.layertime.networks.torch_functions import FUNCTIONS, UNKNOWN, Call
+from tpugraphs.system.arguments import check_whole
 
 if TYPE_CHECKING:
     import torch
@@ -78,9 +79,7 @@ def layers_of_torch(module: torch.nn.Module, example: object, batch_size: int | 
         if not shapes or not shapes[0]:
             raise ConfigError("example: expected a tensor with a batch in it; or give batch_size=")
         batch_size = int(shapes[0][0])
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ConfigError(f"batch_size: expected a whole number from 1 on, got {batch_size!r}")
-    trace = _Trace(torch, batch_size)
+    trace = _Trace(torch, check_whole("batch_size", batch_size, 1))
     training = [(one, one.training) for one in module.modules()]
     handles = []
     try:
@@ -115,7 +114,8 @@ class _Trace:
         name, _, before = self.path.pop()
         free = not _is_leaf(module) or set(_torch_names(module)) & set(_FREE)
         if not free and self.calls == before and not any(out is one for one in args):
-            self.builder.unknown(name, type(module).__name__)
+            self.builder.at(name, type(module).__name__)
+            self.builder.add(None)
 
     def call(self, function: Any, args: Any, named: Any, out: Any) -> None:
         """Take note of a function that has run."""
@@ -131,10 +131,11 @@ class _Trace:
         source = type(module).__name__
         if not _is_leaf(module) or source not in _torch_names(module):  # may call several functions
             name, source = f"{name}.{plain}".removeprefix("."), plain
+        self.builder.at(name, source)
         if reader is None:
-            self.builder.unknown(name, source)
+            self.builder.add(None)
         else:
-            reader(Call(self.builder, name, source, plain, args, named, out))
+            reader(Call(self.builder, plain, args, named, out))
 
     def mode(self) -> Any:
         """Return the context in which functions are seen."""

@@ -1,4 +1,4 @@
-"""Kinds that say the same of a layer in other columns."""
+"""Translations between kinds that describe the same layers in other columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["TRANSLATIONS", "in_kinds"]
 
 
 def _activation(layer: Layer, numbers: int, rows: int) -> list[Layer]:
-    """Return the activation of a layer as a layer of its own, if there is one: rows of numbers."""
+    """Return the activation of a layer as a separate layer over rows of numbers, if there is one."""
     op = str(layer.columns["activation"])
     if op == "None":
         return []
@@ -64,11 +64,11 @@ TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
     ("conv2d", "conv"): _conv2d_conv,
     ("conv", "conv2d"): _conv_conv2d,
 }
-"""From one kind to another. Activations become layers of their own where the other has no column of them."""
+"""From one kind to another. Activations become separate layers where the other has no column of them."""
 
 
 def in_kinds(layer: Layer, kinds: Collection[str]) -> list[Layer]:
-    """Return a layer in the first kind among `kinds` that says it; as it is, if there is none."""
+    """Return a layer as the first kind among `kinds` that can describe it, or else unchanged."""
     if layer.kind not in kinds:
         for (own, other), translated in TRANSLATIONS.items():
             if own == layer.kind and other in kinds:
