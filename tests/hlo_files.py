@@ -121,6 +121,7 @@ class Writer:
             self.one(35, i["id"]),
             self.numbers(36, get("operands", [])),
             self.numbers(38, get("calls", [])),
+            content(43, i["config"]) if "config" in i else None,
             self.one(50, get("feature_groups")),
             self.one(58, get("batch_groups")),
             self.one(60, get("stable")),
@@ -142,6 +143,7 @@ class Writer:
             content(2, "main"),
             self.many(3, map(self.computation, m["computations"])),
             self.one(5, 77),
+            self.one(6, m.get("entry")),
             self.one(11, m.get("dynamic")),
         )
 
