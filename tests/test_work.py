@@ -7,7 +7,7 @@ import functools
 import hlo_files
 import numpy as np
 import pytest
-from hlo_files import Writer
+from hlo_files import BODY, TRIPS, Writer, op
 from reference import work as reference
 
 jax = pytest.importorskip("jax", reason="programs are written in jax")
@@ -103,22 +103,8 @@ def test_programs_of_the_zoo_have_finite_work(program):
 # --- modules made by hand ------------------------------------------------------------------------------------
 
 
-def op(number, opcode, size=(), **fields):
-    return {"id": number, "opcode": opcode, "shape": {"dims": list(size)}, **fields}
-
-
-def module(*computations, entry=None, writer=None):
-    """Of lists of instructions; their ids are 1, 2, ..., and the last is the entry."""
-    made = [
-        {"id": number, "name": f"c{number}", "root": instructions[-1]["id"], "instructions": instructions}
-        for number, instructions in enumerate(computations, 1)
-    ]
-    program = {"name": "m", "entry": entry or len(made), "computations": made}
-    return (writer or Writer()).module(program)
-
-
-BODY = [op(4, "parameter", (4, 5)), op(3, "add", (4, 5))]
-TRIPS = '{"known_trip_count":{"n":"%s"}}'
+def module(*computations, **fields):
+    return Writer().module(hlo_files.sequence(*computations, **fields))
 
 
 def test_the_columns_are_those_of_graphs_of_today():
@@ -137,24 +123,12 @@ def test_a_loop_of_an_unknown_number_of_runs_counts_as_ten():
 
 @pytest.mark.parametrize("writer", [Writer(), Writer(packed=False, unknown=True)], ids=["plain", "odd"])
 def test_fusions_branches_and_loops_in_loops(writer):
-    inner = [
-        op(5, "parameter", (6, 7)),
-        op(6, "tanh", (6, 7), operands=[5]),
-        op(7, "reduce", (6,), operands=[6]),
-    ]
-    fused = op(9, "fusion", (6,), operands=[8], calls=[2], config='"outer_dimension_partitions":["3"]')
-    loop = [
-        op(8, "parameter", (6, 7)),
-        fused,
-        op(10, "fusion", (6,), calls=[2], config='{"fusion_config":{}}'),
-    ]
-    middle = [op(11, "while", calls=[3], config=TRIPS % 5), op(12, "conditional", calls=[1, 3])]
-    entry = [op(13, "while", calls=[4], config=TRIPS % 7), op(14, "fusion", (2,)), op(15, "call", calls=[1])]
-    counts = counts_of(module(BODY, inner, loop, middle, entry, writer=writer))
+    counts = counts_of(writer.module(hlo_files.optimised()))
     assert counts["loops"] == 1 + 7 and counts["most runs of a loop"] == 35
     assert counts["fused kernels"] == counts["library kernels"] == counts["parallel kernels"] == 7 * 5 + 7
-    assert counts["fused transcendental"] == counts["library reduce"] == 42 * (35 + 7)
+    assert counts["fused transcendental"] == 42 * 6 * 7 and counts["library reduce"] == 42 * 6 * 7
     assert counts["parallel elements"] == 6 * 42 and counts["alone cheap"] == 20 * (7 + 1) + 2
+    assert counts["alone dot"] == counts["dot transposed right"] == 6 * 6 * 7
 
 
 def test_products_by_the_shape_of_their_sides():
