@@ -133,7 +133,7 @@ def family(graph: Any) -> str:
 
 def kin(graphs: Sequence[Any]) -> list[str]:
     """Kin of programs."""
-    return [tg.xla.zoo.families()[family(graph)].kin for graph in graphs]
+    return [tg.xla.zoo.families()[family(graph)].group for graph in graphs]
 
 
 def parts(graphs: Sequence[Any], seed: int, share: float = 1.0) -> Iterator[tuple[list[Any], list[Any]]]:

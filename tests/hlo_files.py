@@ -121,6 +121,7 @@ class Writer:
             self.one(35, i["id"]),
             self.numbers(36, get("operands", [])),
             self.numbers(38, get("calls", [])),
+            content(43, i["config"]) if "config" in i else None,
             self.one(50, get("feature_groups")),
             self.one(58, get("batch_groups")),
             self.one(60, get("stable")),
@@ -142,6 +143,7 @@ class Writer:
             content(2, "main"),
             self.many(3, map(self.computation, m["computations"])),
             self.one(5, 77),
+            self.one(6, m.get("entry")),
             self.one(11, m.get("dynamic")),
         )
 
@@ -200,6 +202,48 @@ def chain(opcodes=("parameter", "add"), computation=0):
             {"id": computation, "name": "main", "root": len(opcodes), "instructions": instructions}
         ],
     }
+
+
+def op(number, opcode, size=(), **fields):
+    """An instruction with the shape of its result."""
+    return {"id": number, "opcode": opcode, "shape": {"dims": list(size)}, **fields}
+
+
+def sequence(*computations, entry=None):
+    """A program of lists of instructions; the ids of computations are 1, 2, ..., and the last is the entry."""
+    made = [
+        {"id": number, "name": f"c{number}", "root": instructions[-1]["id"], "instructions": instructions}
+        for number, instructions in enumerate(computations, 1)
+    ]
+    return {"name": "m", "entry": entry or len(made), "computations": made}
+
+
+TRIPS = '{"known_trip_count":{"n":"%s"}}'
+BODY = [op(4, "parameter", (4, 5)), op(3, "add", (4, 5))]
+
+
+def optimised():
+    """An optimised program: fusions in loops in loops, branches, calls and a product."""
+    inner = [
+        op(5, "parameter", (6, 7)),
+        op(6, "tanh", (6, 7), operands=[5]),
+        op(7, "reduce", (6,), operands=[6]),
+    ]
+    parallel, library = '"outer_dimension_partitions":["3"]', '{"fusion_config":{}}'
+    loop = [
+        op(8, "parameter", (6, 7)),
+        op(9, "fusion", (6,), operands=[8], calls=[2], config=parallel),
+        op(10, "fusion", (6,), calls=[2], config=library),
+    ]
+    middle = [op(11, "while", calls=[3], config=TRIPS % 5), op(12, "conditional", calls=[1, 3])]
+    entry = [
+        op(13, "while", calls=[4], config=TRIPS % 7),
+        op(14, "fusion", (2,)),
+        op(15, "call", calls=[1]),
+        op(16, "parameter", (6, 7)),
+        op(17, "dot", (6, 6), operands=[16, 16], dot=[[1], [1], [], []]),
+    ]
+    return sequence(BODY, inner, loop, middle, entry)
 
 
 OPCODES = (

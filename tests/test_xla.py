@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import hlo_files
 import numpy as np
 import pytest
+from hlo_files import Writer
 
 import tpugraphs as tg
 from tpugraphs import cli
+from tpugraphs.data import hlo
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, Error
@@ -27,7 +30,7 @@ from tpugraphs.system.interrupts import Interrupts
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
 jnp = jax.numpy
 
-from tpugraphs.xla import building, collecting, modules, programs, relayout, spaces, worker  # noqa: E402
+from tpugraphs.xla import building, collecting, programs, relayout, spaces, worker  # noqa: E402
 from tpugraphs.xla import options as levers  # noqa: E402
 from tpugraphs.xla.child import Child, ChildError  # noqa: E402
 from tpugraphs.xla.programs import Program  # noqa: E402
@@ -161,24 +164,28 @@ def test_a_program_without_fusions_has_no_kernels():
     assert tg.xla.kernels(lambda x: x, X) == []
 
 
-def message(*pairs):
-    """Fields of a message of protocol buffers."""
-    parts = []
-    for number, value in pairs:
-        if isinstance(value, int):
-            parts.append(modules._varint(number << 3) + modules._varint(value))
-        else:
-            parts.append(modules._field(number, value))
-    return b"".join(parts)
-
-
 def test_fusions_come_with_what_they_call():
-    adds = message((1, b"adds"), (5, 3 << 32))
-    inner = message((1, b"inner"), (2, message((2, b"reduce"), (38, modules._varint(3 << 32)))), (5, 2))
-    entry = message((1, b"main"), (2, message((2, b"fusion"), (38, 2))), (2, message((2, b"add"))), (5, 1))
-    (found,) = modules.fusions(message((3, adds), (3, inner), (3, entry)))
-    assert found == ("inner", message((1, b"inner"), (2, b"inner"), (3, adds), (3, inner), (6, 2)))
-    assert not list(modules.fusions(message((3, adds))))
+    adds, inner, main = (hlo_files.chain(computation=number)["computations"][0] for number in (3 << 32, 2, 1))
+    inner["name"], inner["instructions"][1]["opcode"] = "inner", "reduce"
+    inner["instructions"][1]["calls"] = [3 << 32]
+    main["instructions"][1] |= {"opcode": "fusion", "calls": [2]}
+    program = {"name": "m", "computations": [adds, inner, main], "entry": 1}
+    (found,) = hlo.fusions(Writer().module(program), "mine")
+    alone = hlo.read_bytes(Writer().module({"name": "inner", "computations": [adds, inner]}), "mine.inner")
+    for name, value in alone.fields().items():
+        np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
+    twice = Writer().module({**program, "computations": [adds, main | {"id": 7}, inner, main]})
+    assert [graph.num_nodes for graph in hlo.fusions(twice)] == [4, 4]
+    assert hlo.fusions(Writer().module({"name": "m", "computations": [adds]})) == []
+    for wrong, text in (
+        ({2: 9}, "calls of computations of this module, found computation id 9"),
+        ({2: 1}, "circle"),
+    ):
+        main["instructions"][1]["calls"] = [wrong[2]]
+        with pytest.raises(tg.DataError, match=f"graph 'mine': .*{text}"):
+            hlo.fusions(Writer().module(program), "mine")
+    with pytest.raises(tg.DataError, match="raise max_bytes"):
+        hlo.fusions(twice, max_bytes=1000)
 
 
 # --- programs and their arguments ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The zoo of programs: names, splits by kin, the same arguments every time, finite outputs."""
+"""The zoo of programs: names, splits by group, the same arguments every time, finite outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def named(program):
 
 
 def test_there_are_enough_of_them():
-    real = [family for family in FAMILIES.values() if family.kin != "composed"]
+    real = [family for family in FAMILIES.values() if family.group != "composed"]
     assert len(real) >= 24 and sum(len(family.sizes) for family in real) >= 72
     assert all(2 <= len(family.sizes) <= 4 for family in FAMILIES.values())
     assert len({program.name for program in ALL}) == len(ALL)
@@ -34,16 +34,16 @@ def test_there_are_enough_of_them():
 
 
 def test_each_split_has_its_share_of_families():
-    share = Counter(family.split for family in FAMILIES.values() if family.kin != "composed")
+    share = Counter(family.split for family in FAMILIES.values() if family.group != "composed")
     assert 0.5 < share["train"] / share.total() < 0.65
     assert share["valid"] / share.total() > 0.15 and share["test"] / share.total() > 0.15
-    assert set(share) == {"train", "valid", "test"} and zoo.KIN["composed"] == "train"
+    assert set(share) == {"train", "valid", "test"} and zoo.GROUPS["composed"] == "train"
 
 
-def test_a_family_and_its_kin_are_in_one_split():
-    assert {family.kin for family in FAMILIES.values()} == set(zoo.KIN)
+def test_a_group_of_families_is_in_one_split():
+    assert {family.group for family in FAMILIES.values()} == set(zoo.GROUPS)
     for program in ALL:
-        assert program.split == zoo.KIN[FAMILIES[program.family].kin]
+        assert program.split == zoo.GROUPS[FAMILIES[program.family].group]
     parts = [zoo.programs(split=split) for split in ("train", "valid", "test")]
     assert sorted(map(named, sum(parts, ()))) == sorted(map(named, ALL))
 
@@ -57,11 +57,11 @@ def test_programs_are_chosen_by_split_and_family():
         zoo.programs(family="encoder")
 
 
-def test_a_name_is_taken_once_and_a_kin_is_in_the_table():
+def test_a_name_is_taken_once_and_a_group_is_in_the_table():
     before = zoo.families()
-    for name, kin in (("mlp", "perceptron"), ("another", "unheard of")):
+    for name, group in (("mlp", "perceptron"), ("another", "unheard of")):
         with pytest.raises(ConfigError, match=name):
-            registry.family(name, kin, {})(before["mlp"].make)
+            registry.family(name, group, {})(before["mlp"].make)
     assert zoo.families() == before
 
 

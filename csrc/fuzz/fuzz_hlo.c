@@ -1,9 +1,11 @@
 /* libFuzzer target of the reader of HLO: any bytes as a file. What is accepted must be a graph: edges between its
    nodes, all layouts in range, sizes as measured. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hlo/hlo.h"
+#include "hlo/fusions.h"
+#include "hlo/work.h"
 
 #define MAX_BYTES (64 << 20)
 
@@ -66,6 +68,32 @@ static tg_status read_names(tg_hlo *hlo, const tg_hlo_graph *g, tg_wire file) {
     return status;
 }
 
+/* What is counted is finite, whatever the file says. A program may be refused that is a graph. */
+static void count_work(tg_hlo *hlo, const tg_hlo_graph *g) {
+    float work[TG_WORK_COLUMNS];
+    if (tg_hlo_work(hlo, g, work) != TG_OK) return;
+    for (int i = 0; i < TG_WORK_COLUMNS; i++)
+        if (!isfinite(work[i]) || work[i] < 0) abort();
+}
+
+/* A fusion of a graph is a graph. */
+static tg_status read_fusions(tg_hlo *hlo, const tg_hlo_graph *g) {
+    tg_hlo_fusions fusions;
+    tg_status status = tg_hlo_find_fusions(hlo, g, &fusions);
+    for (int more = 1, number = 0; status == TG_OK && number < 16; number++) {
+        tg_hlo_graph fusion;
+        status = tg_hlo_next_fusion(hlo, g, &fusions, &fusion, &more);
+        const int made = status == TG_OK && more && allocate(&fusion);
+        if (made) status = tg_hlo_read(hlo, &fusion);
+        if (made && status == TG_OK) check(&fusion);
+        if (made) release(&fusion);
+        tg_hlo_free_graph(&fusion);
+        if (!more) break;
+    }
+    tg_hlo_free_fusions(&fusions);
+    return status;
+}
+
 /* Read all graphs of a file of which `changed`, if it is not NULL, is another byte when sizes are known. */
 static tg_status read_all(tg_wire file, int padding, uint8_t *changed, uint8_t difference, tg_error *err) {
     tg_hlo hlo;
@@ -80,6 +108,8 @@ static tg_status read_all(tg_wire file, int padding, uint8_t *changed, uint8_t d
             if (made) status = tg_hlo_read(&hlo, &g);
             if (made && status == TG_OK) check(&g);
             if (made && status == TG_OK) status = read_names(&hlo, &g, file);
+            if (made && status == TG_OK) status = read_fusions(&hlo, &g);
+            if (made && status == TG_OK) count_work(&hlo, &g);
             release(&g);
         }
         tg_hlo_free_graph(&g);

@@ -163,6 +163,7 @@ for style, writer in enumerate((hlo_files.Writer(), hlo_files.Writer(packed=Fals
             "tiles": writer.tuned(hlo_files.tiles(seed)),
             "several": writer.tuning([{**hlo_files.tiles(seed + i), "module": small} for i in range(2)]),
             "chain": writer.module(hlo_files.chain()),
+            "optimised": writer.module(hlo_files.optimised()),
         }.items():
             (programs / f"{name}_{style}_{seed}").write_bytes(raw)
 

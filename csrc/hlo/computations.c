@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tg_fields module_fields = {[1] = TG_CONTENT, [3] = TG_CONTENT, [11] = TG_NUMBER};
+static const tg_fields module_fields = {
+    [1] = TG_CONTENT, [3] = TG_CONTENT, [6] = TG_NUMBER, [11] = TG_NUMBER};
 static const tg_fields computation_fields = {
     [1] = TG_CONTENT, [2] = TG_CONTENT, [5] = TG_NUMBER, [6] = TG_NUMBER};
 
@@ -31,15 +32,15 @@ static tg_status read_header(tg_hlo_reader *r, tg_computation *c) {
     tg_wire w = c->message;
     tg_wire_field f;
     int more;
-    c->id = c->root_id = c->count = c->splits = 0;
+    c->id = c->root_id = c->count = 0;
+    c->name = (tg_wire){w.at, w.at};
     while ((more = tg_hlo_next(r, &w, computation_fields, &f)) > 0) {
-        if (f.number == 1)
-            c->splits =
-                contains(f.bytes, "cluster") || contains(f.bytes, "while") || contains(f.bytes, "cond");
+        if (f.number == 1) c->name = f.bytes;
         else if (f.number == 2) c->count++;
         else *(f.number == 5 ? &c->id : &c->root_id) = (int64_t)f.value;
     }
     if (more < 0) return TG_E_DATA;
+    c->splits = contains(c->name, "cluster") || contains(c->name, "while") || contains(c->name, "cond");
     if (c->count == 0)
         return tg_hlo_bad(r, c->message.at, "at least one instruction", TG_HLO_DAMAGED, "none");
     return TG_OK;
@@ -66,6 +67,7 @@ tg_status tg_hlo_measure_module(tg_hlo_reader *r, tg_hlo_graph *graph) {
     graph->S = 2; /* the first and the last */
     while (status == TG_OK && (more = tg_hlo_next(r, &w, module_fields, &f)) > 0) {
         if (f.number == 1) graph->name = f.bytes;
+        if (f.number == 6) graph->entry_id = (int64_t)f.value;
         if (f.number == 11) graph->is_dynamic = f.value != 0;
         if (f.number != 3) continue;
         r->computation = graph->computations;
@@ -87,23 +89,29 @@ tg_status tg_hlo_measure_module(tg_hlo_reader *r, tg_hlo_graph *graph) {
 
 /* ---- nodes ---- */
 
-/* Fill in what follows from the list of computations. */
-static tg_status use_headers(work *k) {
-    tg_status status = tg_id_map_reset(&k->places, k->graph->computations, k->r->err);
-    int64_t *split = k->graph->node_splits;
-    *split++ = 0;
-    for (int64_t place = 0; place < k->graph->computations && status == TG_OK; place++) {
-        const tg_computation *c = &k->graph->list[place];
-        const int64_t other = tg_id_map_add(&k->places, c->id, place);
-        k->graph->computation_sizes[place] = c->count;
-        if (c->splits) *split++ = c->first + c->count;
+tg_status tg_hlo_find_places(tg_hlo_reader *r, const tg_hlo_graph *graph, tg_id_map *places) {
+    tg_status status = tg_id_map_reset(places, graph->computations, r->err);
+    for (int64_t place = 0; place < graph->computations && status == TG_OK; place++) {
+        const tg_computation *c = &graph->list[place];
+        const int64_t other = tg_id_map_add(places, c->id, place);
         if (other < 0) continue;
-        k->r->computation = place;
-        status = tg_hlo_bad(k->r, c->message.at, "an id of its own", TG_HLO_DAMAGED,
+        r->computation = place;
+        status = tg_hlo_bad(r, c->message.at, "an id of its own", TG_HLO_DAMAGED,
                             "id %lld of computation %lld", (long long)c->id, (long long)other);
     }
-    *split = k->graph->N;
     return status;
+}
+
+/* Fill in what follows from the list of computations. */
+static void use_headers(const tg_hlo_graph *graph) {
+    int64_t *split = graph->node_splits;
+    *split++ = 0;
+    for (int64_t place = 0; place < graph->computations; place++) {
+        const tg_computation *c = &graph->list[place];
+        graph->computation_sizes[place] = c->count;
+        if (c->splits) *split++ = c->first + c->count;
+    }
+    *split = graph->N;
 }
 
 static tg_status add_edge(work *k, int64_t u, int64_t v) {
@@ -299,7 +307,8 @@ static tg_status check_uses(work *k) {
 
 tg_status tg_hlo_read_module(tg_hlo_reader *r, const tg_featurizer *featurizer, tg_hlo_graph *graph) {
     work k = {.r = r, .featurizer = featurizer, .graph = graph};
-    tg_status status = use_headers(&k);
+    tg_status status = tg_hlo_find_places(r, graph, &k.places);
+    use_headers(graph);
     for (int64_t place = 0; place < graph->computations && status == TG_OK; place++)
         status = read_computation(&k, place);
     r->computation = r->instruction = -1;

@@ -25,7 +25,7 @@ typedef struct tg_hlo {
 
 /* What a computation says of itself. */
 typedef struct tg_computation {
-    tg_wire message;
+    tg_wire message, name; /* the name is not checked to be UTF-8 */
     int64_t id, root_id;
     int64_t first, count; /* nodes */
     int64_t root;         /* node, once they are read */
@@ -38,6 +38,7 @@ typedef struct tg_hlo_graph {
     tg_wire name;            /* of the module, not checked to be UTF-8 */
     int64_t N, computations; /* at least 1 */
     tg_computation *list;    /* (computations) */
+    int64_t entry_id;        /* of a computation */
     int is_dynamic;
     int64_t S;            /* entries of node_splits */
     int64_t K, C;         /* configurable nodes; runs that are kept */
@@ -86,6 +87,8 @@ void tg_hlo_sort_edges(tg_ids *edges);
 /* Parts of the above: sizes, then contents, of programs and of their runs. */
 tg_status tg_hlo_measure_module(tg_hlo_reader *r, tg_hlo_graph *graph);
 tg_status tg_hlo_read_module(tg_hlo_reader *r, const tg_featurizer *featurizer, tg_hlo_graph *graph);
+/* The places of computations in the list by their ids, of which no two are equal. */
+tg_status tg_hlo_find_places(tg_hlo_reader *r, const tg_hlo_graph *graph, tg_id_map *places);
 tg_status tg_hlo_measure_runs(tg_hlo_reader *r, tg_hlo_graph *graph);
 tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph);
 

@@ -129,7 +129,7 @@ static tg_status add_all(const tg_hlo_reader *r, draft *d, int list, const tg_wi
     return more < 0 ? tg_hlo_fault(r, &w, more) : TG_OK;
 }
 
-static tg_status collect(const tg_hlo_reader *r, tg_ids *ids, const tg_wire_field *f) {
+tg_status tg_hlo_collect(const tg_hlo_reader *r, tg_ids *ids, const tg_wire_field *f) {
     tg_wire w = f->bytes;
     uint64_t x;
     int more;
@@ -269,8 +269,8 @@ static tg_status read_field(tg_hlo_reader *r, const tg_wire_field *f, const tg_f
     case 20: return add_all(r, d, OF_SIZES, f);
     case 21: return read_dimensions(r, f->bytes, d, OF_LOW, 2, "padding_config");
     case 35: instruction->id = (int64_t)f->value; return TG_OK;
-    case 36: return collect(r, &instruction->operands, f);
-    case 38: return collect(r, &instruction->called, f);
+    case 36: return tg_hlo_collect(r, &instruction->operands, f);
+    case 38: return tg_hlo_collect(r, &instruction->called, f);
     case 50: row[FEATURE_GROUPS] = (float)(int64_t)f->value; return TG_OK;
     case 58: row[BATCH_GROUPS] = (float)(int64_t)f->value; return TG_OK;
     case 60: row[IS_STABLE] = f->value != 0; return TG_OK;

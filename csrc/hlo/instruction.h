@@ -29,4 +29,7 @@ typedef struct tg_instruction {
 tg_status tg_hlo_instruction(tg_hlo_reader *r, tg_wire w, const tg_featurizer *featurizer, float *row,
                              float *extra, tg_instruction *instruction);
 
+/* Add all numbers of a field to a list. */
+tg_status tg_hlo_collect(const tg_hlo_reader *r, tg_ids *ids, const tg_wire_field *f);
+
 #endif

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hlo/hlo.h"
+#include "hlo/fusions.h"
+#include "hlo/work.h"
 
 /* What was asked for. */
 typedef struct request {
@@ -135,6 +136,43 @@ static PyObject *read_names(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
     return NULL;
 }
 
+/* A list of the fusions of a program as read_graph makes them; NULL with an exception or the reader's error set. */
+static PyObject *read_fusions(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
+    PyObject *list = PyList_New(0);
+    tg_hlo_fusions fusions;
+    tg_status status;
+    int more = 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_hlo_find_fusions(hlo, g, &fusions);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) Py_CLEAR(list);
+    while (list != NULL && more) {
+        tg_hlo_graph fusion;
+        Py_BEGIN_ALLOW_THREADS
+        status = tg_hlo_next_fusion(hlo, g, &fusions, &fusion, &more);
+        Py_END_ALLOW_THREADS
+        if (status != TG_OK) Py_CLEAR(list);
+        else if (more) tg_append(&list, read_graph(hlo, &fusion, q));
+        tg_hlo_free_graph(&fusion);
+    }
+    tg_hlo_free_fusions(&fusions);
+    return list;
+}
+
+/* The work of a program, (TG_WORK_COLUMNS); NULL with an exception or the reader's error set. */
+static PyObject *read_work(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
+    (void)q;
+    const npy_intp columns = TG_WORK_COLUMNS;
+    PyArrayObject *array = tg_new_array(NPY_FLOAT32, 1, &columns);
+    if (array == NULL) return NULL;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_hlo_work(hlo, g, TG_F32(array));
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) Py_CLEAR(array);
+    return (PyObject *)array;
+}
+
 /* Whatever `read` makes of each program, as a list; NULL with an exception or the reader's error set. */
 static PyObject *read_each(tg_hlo *hlo, request *q) {
     PyObject *list = PyList_New(0);
@@ -204,10 +242,43 @@ static PyObject *hlo_names(PyObject *self, PyObject *from) {
     return read_source(from, &q);
 }
 
+static PyObject *hlo_fusions(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *from;
+    request q = {.read = read_fusions, .sorted = 1};
+    long long limit;
+    if (!PyArg_ParseTuple(args, "OL", &from, &limit)) return NULL;
+    q.limit = limit;
+    return read_source(from, &q);
+}
+
+static PyObject *hlo_work(PyObject *self, PyObject *from) {
+    (void)self;
+    request q = {.read = read_work, .limit = INT64_MAX};
+    return read_source(from, &q);
+}
+
+static PyObject *hlo_work_columns(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (int column = 0; column < TG_WORK_COLUMNS && list != NULL; column++) {
+        char name[64];
+        tg_hlo_work_name(column, name, sizeof name);
+        tg_append(&list, PyUnicode_FromString(name));
+    }
+    return list;
+}
+
 PyMethodDef tg_hlo_methods[] = {
     {"hlo_read", hlo_read, METH_VARARGS,
      PyDoc_STR("hlo_read(source, padding, extra, sorted, max_bytes) -> (message, [{field: array}]).")},
     {"hlo_names", hlo_names, METH_O,
      PyDoc_STR("hlo_names(source) -> (message, [(names, op_names)]) of the nodes of every program.")},
+    {"hlo_fusions", hlo_fusions, METH_VARARGS,
+     PyDoc_STR("hlo_fusions(source, max_bytes) -> (message, [[{field: array}]]) of every program's fused "
+               "computations, each with what it calls.")},
+    {"hlo_work", hlo_work, METH_O,
+     PyDoc_STR("hlo_work(source) -> (message, [work]) of every program, by hlo_work_columns().")},
+    {"hlo_work_columns", hlo_work_columns, METH_NOARGS, PyDoc_STR("Names of the columns of hlo_work.")},
     {NULL, NULL, 0, NULL},
 };

@@ -30,7 +30,7 @@ from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted, plural
 
-__all__ = ["SUFFIX", "node_names", "read", "read_bytes"]
+__all__ = ["SUFFIX", "fusions", "node_names", "read", "read_bytes"]
 
 #: Ending of files of HLO.
 SUFFIX = ".pb"
@@ -147,6 +147,35 @@ def node_names(source: str | os.PathLike[str] | Bytes) -> Any:
     else:
         message, programs = _core.hlo_names(memoryview(source))
     return programs if message == "TuningData" else programs[0]
+
+
+def fusions(data: Bytes, name: str = "graph", max_bytes: int = DEFAULT_MAX_BYTES) -> list[Any]:
+    """Read the fused computations of an optimised program, each with what it calls, as graphs.
+
+    Parameters
+    ----------
+    data : bytes, or anything else that holds bytes in a row
+        An ``xla.HloModuleProto`` after all passes.
+    name : str
+        Of the program; a graph is called ``name.fusion``.
+    max_bytes : int
+        As in :func:`read`.
+
+    Returns
+    -------
+    list of LayoutGraph
+        Without configs, in the order of the program.
+
+    Raises
+    ------
+    DataError
+        As by :func:`read`.
+    """
+    try:
+        _, (programs,) = _core.hlo_fusions(memoryview(data), max_bytes)
+    except DataError as error:
+        raise with_graph(error, name) from None
+    return [_graph(None, f"{name}.{program['name']}", program) for program in programs]
 
 
 def _check_padding(padding: Any) -> None:

@@ -35,6 +35,15 @@ REDUCED_WINDOWS = frozenset("reduce_window_max reduce_window_min reduce_window_s
 WINDOWS = REDUCED_WINDOWS | {"select_and_gather_add", "select_and_scatter_add"}
 MADE = frozenset(("broadcast_in_dim", "iota"))  # a few numbers repeated: as cheap in one order as in another
 
+# Parameters that have one entry per dimension. Others name one dimension (axis, dimension) or several (axes,
+# dimensions). Rules of their own see to primitives whose parameters of these names mean something else.
+_PER_DIMENSION = frozenset(
+    """
+    base_dilation limit_indices padding padding_config reps slice_sizes start_indices strides
+    window_dilation window_dimensions window_strides
+    """.split()
+)
+
 
 def row_major(rank: int) -> Order:
     """Order of a row-major value."""
@@ -175,21 +184,49 @@ def _kept(order: Order, removed: Iterable[int]) -> Order:
     return tuple(left.index(d) for d in order if d not in gone)
 
 
-def _per_dimension(eqn: JaxprEqn, order: Order, *names: str) -> dict[str, Any]:
-    """Parameters that have one entry per dimension, in another order."""
-    given = {name: eqn.params.get(name) for name in names}
-    return {name: tuple(p[d] for d in order) for name, p in given.items() if p is not None}
+def _renamed(eqn: JaxprEqn, order: Order) -> dict[str, Any]:
+    """Parameters that name dimensions, for operands in an order."""
+    axis = inverse(order)
+    changed: dict[str, Any] = {}
+    for name, given in eqn.params.items():
+        if name in _PER_DIMENSION and given is not None:
+            changed[name] = tuple(given[d] for d in order)
+        elif name in ("axis", "dimension"):
+            changed[name] = axis[given]
+        elif name in ("axes", "dimensions"):
+            changed[name] = tuple(axis[d] for d in given)
+    return changed
 
 
-def _same(eqn: JaxprEqn, values: Sequence[Value], order: Order, **changed: Any) -> list[Value]:
-    """Results of an equation whose operands are scalars or of one rank, and whose results have that rank."""
+@_passes(
+    *(ELEMENTWISE | CUMULATIVE | WINDOWS),
+    *("concatenate", "pad", "rev", "slice", "sort", "split", "tile"),
+)
+def _keep(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """Keep the rank of the operands, of which some may be scalars."""
+    order = _agree(values, choice)
     arrays = [v.at(order) if v.rank == len(order) else v.home() for v in values]
-    return [Value(y, order) for y in bind(eqn, arrays, **changed)]
+    return [Value(y, order) for y in bind(eqn, arrays, **_renamed(eqn, order))]
 
 
-@_passes(*ELEMENTWISE)
-def _elementwise(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    return _same(eqn, values, _agree(values, choice))
+@_passes("dynamic_slice", "dynamic_update_slice")
+def _keep_from_starts(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """Move the starts, one per dimension, which follow the arrays."""
+    rank = values[0].rank
+    arrays, starts = values[:-rank], values[-rank:]
+    order = _agree(arrays, choice)
+    moved = [*(v.at(order) for v in arrays), *(starts[d].home() for d in order)]
+    (out,) = bind(eqn, moved, **_renamed(eqn, order))
+    return [Value(out, order)]
+
+
+@_passes(*REDUCTIONS, "squeeze", "unstack")
+def _remove(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """Leave out some dimensions of the operand."""
+    (value,), params = values, eqn.params
+    removed = params.get("axes", params.get("dimensions", (params.get("axis"),)))
+    out = bind(eqn, [value.home()], **_renamed(eqn, value.order))
+    return [Value(y, _kept(value.order, removed)) for y in out]
 
 
 @_passes("optimization_barrier")
@@ -201,8 +238,6 @@ def _barrier(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
 @_passes("iota")
 def _iota(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     shape, dimension = eqn.params["shape"], eqn.params["dimension"]
-    if values:  # sizes known at run time alone
-        return [Value.plain(y) for y in bind(eqn, [v.home() for v in values])]
 
     def make(order: Order) -> Any:
         return bind(eqn, [], shape=tuple(shape[d] for d in order), dimension=order.index(dimension))[0]
@@ -212,10 +247,7 @@ def _iota(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
 
 @_passes("broadcast_in_dim")
 def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    shape, target = eqn.params["shape"], eqn.params["broadcast_dimensions"]
-    if len(values) > 1:
-        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
-    (value,) = values
+    (value,), shape, target = values, eqn.params["shape"], eqn.params["broadcast_dimensions"]
 
     def make(order: Order) -> Any:
         axis = inverse(order)
@@ -236,26 +268,6 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
     return [Value(make, choice or natural)]
 
 
-@_passes(*REDUCTIONS)
-def _reduce(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    (value,), axes = values, eqn.params["axes"]
-    axis = inverse(value.order)
-    (out,) = bind(eqn, [value.home()], axes=tuple(axis[d] for d in axes))
-    return [Value(out, _kept(value.order, axes))]
-
-
-@_passes(*CUMULATIVE, "split")
-def _along_axis(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = values[0].order
-    return _same(eqn, values, order, axis=order.index(eqn.params["axis"]))
-
-
-@_passes("concatenate", "sort")
-def _along_dimension(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = _agree(values, choice)
-    return _same(eqn, values, order, dimension=order.index(eqn.params["dimension"]))
-
-
 @_passes("stack")
 def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     axis, inner = eqn.params["axis"], _agree(values, None)
@@ -264,69 +276,6 @@ def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list
     order.insert(order.index(axis + 1) if axis + 1 in order else len(order), axis)
     (out,) = bind(eqn, [v.at(inner) for v in values], axis=order.index(axis))
     return [Value(out, tuple(order))]
-
-
-@_passes("unstack")
-def _unstack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    (value,), axis = values, eqn.params["axis"]
-    out = bind(eqn, [value.home()], axis=value.order.index(axis))
-    return [Value(y, _kept(value.order, (axis,))) for y in out]
-
-
-@_passes("tile")
-def _tile(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = values[0].order
-    return _same(eqn, values, order, **_per_dimension(eqn, order, "reps"))
-
-
-@_passes("rev")
-def _rev(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    axis = inverse(values[0].order)
-    return _same(eqn, values, values[0].order, dimensions=tuple(axis[d] for d in eqn.params["dimensions"]))
-
-
-@_passes("pad")
-def _pad(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = values[0].order
-    return _same(eqn, values, order, **_per_dimension(eqn, order, "padding_config"))
-
-
-@_passes("slice")
-def _slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = values[0].order
-    changed = _per_dimension(eqn, order, "start_indices", "limit_indices", "strides")
-    return _same(eqn, values, order, **changed)
-
-
-@_passes("dynamic_slice")
-def _dynamic_slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    value, *starts = values
-    if len(starts) != value.rank:  # sizes known at run time alone
-        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
-    moved = [value, *(starts[d] for d in value.order)]
-    return _same(eqn, moved, value.order, **_per_dimension(eqn, value.order, "slice_sizes"))
-
-
-@_passes("dynamic_update_slice")
-def _dynamic_update_slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    value, update, *starts = values
-    order = _agree([value, update], choice)
-    return _same(eqn, [value, update, *(starts[d] for d in order)], order)
-
-
-@_passes(*WINDOWS)
-def _window(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    order = _agree(values, choice)
-    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
-    return _same(eqn, values, order, **_per_dimension(eqn, order, *names))
-
-
-@_passes("squeeze")
-def _squeeze(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    (value,), dimensions = values, eqn.params["dimensions"]
-    axis = inverse(value.order)
-    (out,) = bind(eqn, [value.home()], dimensions=tuple(sorted(axis[d] for d in dimensions)))
-    return [Value(out, _kept(value.order, dimensions))]
 
 
 @_passes("transpose")
@@ -357,11 +306,11 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 
 @_passes("reshape")
 def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    value, new = values[0], eqn.params["new_sizes"]
+    (value,), new = values, eqn.params["new_sizes"]
     operand: Any = eqn.invars[0]
     old, axis = operand.aval.shape, inverse(value.order)
-    if len(values) > 1 or eqn.params.get("dimensions") is not None or 0 in old:
-        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+    if eqn.params.get("dimensions") is not None or 0 in old:
+        return [Value.plain(y) for y in bind(eqn, [value.logical()])]
     groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
     # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their
     # own.

@@ -15,7 +15,6 @@ from tpugraphs.data import hlo
 from tpugraphs.data.collections import load
 from tpugraphs.data.published import LayoutGraph
 from tpugraphs.errors import ConfigError, Error
-from tpugraphs.xla import modules
 from tpugraphs.xla.child import Child, ChildError
 
 __all__ = ["Program", "dump", "graph", "kernels"]
@@ -193,8 +192,5 @@ def kernels(
     """
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        _, after = dump(program.name, child, program.module())
-        module = after.read_bytes()
-        return [
-            hlo.read_bytes(kernel, name=f"{program.name}.{part}") for part, kernel in modules.fusions(module)
-        ]
+        _, optimised = dump(program.name, child, program.module())
+        return hlo.fusions(optimised.read_bytes(), program.name)

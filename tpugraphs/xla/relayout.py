@@ -24,7 +24,16 @@ import jax
 import numpy as np
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
+from jax.extend.core import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    gensym,
+    new_jaxpr_eqn,
+    no_effects,
+    primitives,
+)
 
 from tpugraphs import _core
 from tpugraphs.system.words import counted
@@ -96,23 +105,18 @@ class Site:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """An equation of the flat program: operands and results are slots, or constants as they are."""
-
-    eqn: JaxprEqn
-    inputs: tuple[int | Literal, ...]
-    outputs: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class _Flat:
-    """A program without calls."""
+    """A program without calls; its values are variables of JAX, or constants as they are."""
 
-    constants: tuple[tuple[int, Any], ...]
-    inputs: tuple[int, ...]
-    arguments: tuple[Any, ...]  # their abstract values
-    steps: tuple[_Step, ...]
-    outputs: tuple[int | Literal, ...]
+    constants: dict[Any, Any]  # by variable
+    inputs: Sequence[Any]
+    eqns: Sequence[JaxprEqn]
+    outputs: Sequence[Any]
+
+
+def _avals(atoms: Sequence[Any]) -> list[Any]:
+    """Return the abstract values of variables and constants."""
+    return [atom.aval for atom in atoms]
 
 
 def _scope(index: int) -> str:
@@ -132,64 +136,46 @@ def _callee(eqn: JaxprEqn) -> ClosedJaxpr | Jaxpr | None:
     return called
 
 
-class _Flattener:
-    """Numbers the values and equations of a program whose calls are inlined."""
+def _flat(program: ClosedJaxpr) -> _Flat:
+    """Inline the calls of a program. Each call gets new variables, as a function may be called twice."""
+    constants: dict[Any, Any] = {}
+    eqns: list[JaxprEqn] = []
+    new: Callable[[Any], Any] = gensym()
 
-    def __init__(self) -> None:
-        self.constants: list[tuple[int, Any]] = []
-        self.steps: list[_Step] = []
-        self.slots = 0
+    def inline(called: ClosedJaxpr | Jaxpr, operands: Sequence[Any]) -> list[Any]:
+        """Add the equations of a program that is applied to these operands; return its results."""
+        jaxpr = called.jaxpr if isinstance(called, ClosedJaxpr) else called
+        env: dict[Any, Any] = dict(zip(jaxpr.invars, operands, strict=True))
+        env.update((var, new(var.aval)) for var in jaxpr.constvars)
+        constants.update(zip(map(env.get, jaxpr.constvars), getattr(called, "consts", ()), strict=True))
 
-    def slot(self) -> int:
-        self.slots += 1
-        return self.slots - 1
-
-    def run(self, program: ClosedJaxpr | Jaxpr, operands: Sequence[int | Literal]) -> list[int | Literal]:
-        """Add the equations of a program that is applied to these slots; return the slots of its results."""
-        jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
-        env: dict[Any, int | Literal] = dict(zip(jaxpr.invars, operands, strict=True))
-        for var, value in zip(jaxpr.constvars, getattr(program, "consts", ()), strict=True):
-            env[var] = self.slot()
-            self.constants.append((self.slots - 1, value))
-
-        def read(atoms: Sequence[Any]) -> list[int | Literal]:
+        def read(atoms: Sequence[Any]) -> list[Any]:
             return [atom if isinstance(atom, Literal) else env[atom] for atom in atoms]
 
         for eqn in jaxpr.eqns:
-            inputs, called = read(eqn.invars), _callee(eqn)
-            if called is None:
-                outputs: list[int | Literal] = list(self.step(eqn, inputs))
-            else:
-                outputs = self.run(called, self.barrier(eqn, inputs))
+            callee, inputs = _callee(eqn), read(eqn.invars)
+            outputs = add(eqn, inputs) if callee is None else inline(callee, held(eqn, inputs))
             env.update(zip(eqn.outvars, outputs, strict=True))
         return read(jaxpr.outvars)
 
-    def step(self, eqn: JaxprEqn, inputs: Sequence[int | Literal]) -> tuple[int, ...]:
-        """Add one equation."""
-        outputs = tuple(self.slot() for _ in eqn.outvars)
-        self.steps.append(_Step(eqn, tuple(inputs), outputs))
+    def add(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
+        outputs = [new(aval) for aval in _avals(eqn.outvars)]
+        eqns.append(eqn.replace(invars=inputs, outvars=outputs))
         return outputs
 
-    def barrier(self, eqn: JaxprEqn, inputs: list[int | Literal]) -> list[int | Literal]:
+    def held(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
         """Keep what is computed twice to save memory from being merged into one, as JAX does."""
         wanted = eqn.params.get("prevent_cse", False) if eqn.params.get("differentiated") else False
         kept = wanted if isinstance(wanted, tuple) else (wanted,) * len(inputs)
-        held = [i for i, keep in enumerate(kept) if keep]
-        if held:
-            atoms = [eqn.invars[i] for i in held]
-            made = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
-            for i, slot in zip(held, self.step(made, [inputs[i] for i in held]), strict=True):
-                inputs[i] = slot
-        return inputs
+        atoms = [atom for atom, keep in zip(eqn.invars, kept, strict=True) if keep]
+        if not atoms:
+            return inputs
+        barrier = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
+        made = iter(add(barrier, [value for value, keep in zip(inputs, kept, strict=True) if keep]))
+        return [next(made) if keep else value for value, keep in zip(inputs, kept, strict=True)]
 
-
-def _flat(program: ClosedJaxpr) -> _Flat:
-    flattener = _Flattener()
-    inputs = tuple(flattener.slot() for _ in program.jaxpr.invars)
-    outputs = flattener.run(program, inputs)
-    return _Flat(
-        tuple(flattener.constants), inputs, tuple(program.in_avals), tuple(flattener.steps), tuple(outputs)
-    )
+    inputs = [new(aval) for aval in program.in_avals]
+    return _Flat(constants, inputs, eqns, inline(program, inputs))
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -244,14 +230,9 @@ def order_of(layout: Sequence[int]) -> Order | None:
     return order or None
 
 
-def _aval(atom: Any) -> Any:
-    """Return the abstract value of a variable: of an array, in all that are asked for a shape."""
-    return atom.aval
-
-
 def _work(eqn: JaxprEqn) -> int:
     """Floating-point operations of a product or convolution, plus the bytes of the result."""
-    out, operands = _aval(eqn.outvars[0]), [_aval(v) for v in eqn.invars]
+    out, *operands = _avals([*eqn.outvars[:1], *eqn.invars])
     count = prod(out.shape)
     work = count * out.dtype.itemsize
     if eqn.primitive.name == "dot_general":
@@ -280,16 +261,15 @@ def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
 def _candidates(flat: _Flat) -> list[Site]:
     """All sites of a program, in its order."""
     found: list[Site] = []
-    used = {slot for step in flat.steps for slot in step.inputs if not isinstance(slot, Literal)}
-    # Where the order of a value comes from: the step that made it, through elementwise ones; None if it has
-    # none.
-    origin: dict[int, int | None] = {slot: -1 - i for i, slot in enumerate(flat.inputs)}
-    origin.update((slot, None) for slot, _ in flat.constants)
-    read: dict[int, int] = {}  # most work of a product that reads a slot
-    for index, (eqn, step) in enumerate((s.eqn, s) for s in flat.steps):
-        name = eqn.primitive.name
-        slots = [s for s in step.inputs if not isinstance(s, Literal)]
-        origins = {origin[s] for s in slots} - {None}
+    used = {var for eqn in flat.eqns for var in _variables(eqn.invars)}
+    # Where the order of a value comes from: the equation that made it, through elementwise ones; None if it
+    # has none.
+    origin: dict[Any, int | None] = {var: -1 - i for i, var in enumerate(flat.inputs)}
+    origin.update(dict.fromkeys(flat.constants))
+    read: dict[Any, int] = {}  # most work of a product that reads a value
+    for index, eqn in enumerate(flat.eqns):
+        name, operands = eqn.primitive.name, _variables(eqn.invars)
+        origins = {origin[var] for var in operands} - {None}
         meets = name in ELEMENTWISE and len(origins) > 1
         if name in MADE:
             mine: int | None = None
@@ -297,22 +277,25 @@ def _candidates(flat: _Flat) -> list[Site]:
             mine = next(iter(origins), None)
         else:
             mine = index
-        origin.update((s, mine) for s in step.outputs)
+        origin.update((var, mine) for var in eqn.outvars)
         if name in _PRODUCTS:
-            for slot in slots:
-                read[slot] = max(read.get(slot, 0), _work(eqn))
-        aval: Any = _aval(eqn.outvars[0]) if len(eqn.outvars) == 1 else None
+            for var in operands:
+                read[var] = max(read.get(var, 0), _work(eqn))
+        aval: Any = _avals(eqn.outvars)[0] if len(eqn.outvars) == 1 else None
         # A result that nothing reads is put back into row-major order at once; a product may still be made
         # otherwise.
-        moves = used.issuperset(step.outputs) and (name in _MOVES or meets)
+        moves = used.issuperset(eqn.outvars) and (name in _MOVES or meets)
         if (name in _PRODUCTS or moves) and _eligible(aval):
             found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
     arguments = []
-    for i, slot in enumerate(flat.inputs):
-        aval = flat.arguments[i]
-        if slot in read and _eligible(aval):
-            arguments.append(Site(-1 - i, "parameter", aval.shape, permutations(aval.ndim), read[slot]))
+    for i, (var, aval) in enumerate(zip(flat.inputs, _avals(flat.inputs), strict=True)):
+        if var in read and _eligible(aval):
+            arguments.append(Site(-1 - i, "parameter", aval.shape, permutations(aval.ndim), read[var]))
     return arguments[::-1] + found
+
+
+def _variables(atoms: Sequence[Any]) -> list[Any]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]
 
 
 def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) -> tuple[Site, ...]:
@@ -417,17 +400,14 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
     """Choices as orders of results that exist."""
     checked = {}
     for index, choice in choices.items():
-        if not -len(flat.inputs) <= index < len(flat.steps):
-            bounds = f"{-len(flat.inputs)} to {len(flat.steps) - 1}"
+        if not -len(flat.inputs) <= index < len(flat.eqns):
+            bounds = f"{-len(flat.inputs)} to {len(flat.eqns) - 1}"
             raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
-        made = flat.steps[index].eqn.outvars[:1] if index >= 0 else ()
-        avals = [_aval(v) for v in made] if index >= 0 else [flat.arguments[-1 - index]]
-        order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in avals), ())
-        if sorted(order) != list(range(len(shape))):
-            raise ValueError(
-                f"order of site {index}: found {order}, expected a permutation of "
-                f"{counted(len(shape), 'dimension')}"
-            )
+        made = _avals(flat.eqns[index].outvars[:1] if index >= 0 else [flat.inputs[-1 - index]])
+        order, rank = tuple(choice), len(getattr(made[0], "shape", ()) if made else ())
+        if sorted(order) != list(range(rank)):
+            expected = f"a permutation of {counted(rank, 'dimension')}"
+            raise ValueError(f"order of site {index}: found {order}, expected {expected}")
         checked[index] = order
     return checked
 
@@ -435,31 +415,32 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
 def _interpreter(
     program: ClosedJaxpr,
     choices: Mapping[int, Sequence[int]],
-    apply_step: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
+    apply_eqn: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
-    """Return a function that takes each step in its scope; `choose` puts an argument into an order."""
+    """Return a function that applies each equation in its scope; `choose` puts an argument into an order."""
     flat = _flat(program)
     orders = _checked(flat, choices)
 
     def run(*args: Any) -> list[Any]:
         if len(args) != len(flat.inputs):
             raise TypeError(f"arguments: found {len(args)}, expected {len(flat.inputs)}, flat")
-        env = {slot: Value.plain(x) for slot, x in zip(flat.inputs, args, strict=True)}
-        env.update((slot, Value.plain(x)) for slot, x in flat.constants)
-        for i, slot in enumerate(flat.inputs):
+        env = {
+            var: Value.plain(x) for var, x in [*zip(flat.inputs, args, strict=True), *flat.constants.items()]
+        }
+        for i, var in enumerate(flat.inputs):
             if -1 - i in orders:
-                env[slot] = choose(env[slot], orders[-1 - i])
+                env[var] = choose(env[var], orders[-1 - i])
 
-        def read(atoms: Sequence[int | Literal]) -> list[Value]:
-            return [Value.plain(a.val) if isinstance(a, Literal) else env[a] for a in atoms]
+        def read(atoms: Sequence[Any]) -> list[Value]:
+            return [Value.plain(atom.val) if isinstance(atom, Literal) else env[atom] for atom in atoms]
 
-        for index, step in enumerate(flat.steps):
+        for index, eqn in enumerate(flat.eqns):
             with jax.named_scope(_scope(index)):
-                results = apply_step(step.eqn, read(step.inputs), orders.get(index))
-            for slot, value in zip(step.outputs, results, strict=True):
+                results = apply_eqn(eqn, read(eqn.invars), orders.get(index))
+            for var, value in zip(eqn.outvars, results, strict=True):
                 value.scope = _scope(index)
-                env[slot] = value
+                env[var] = value
         return [value.logical() for value in read(flat.outputs)]
 
     return run
@@ -510,10 +491,10 @@ def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> C
         pin: Any = with_layout_constraint
         return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
-    def apply_step(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    def apply_eqn(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
         results = [Value.plain(y) for y in bind(eqn, [value.logical() for value in values])]
         if choice is not None:
             results[0] = choose(results[0], choice)
         return results
 
-    return _interpreter(program, choices, apply_step, choose)
+    return _interpreter(program, choices, apply_eqn, choose)

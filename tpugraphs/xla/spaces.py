@@ -94,7 +94,7 @@ class Space:
         before, optimised = dump(program.name, child, self.module(Candidate()))
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
         if self.options:
-            self.work = work.columns_of(optimised.read_bytes())
+            self.work = work.columns_of(str(optimised))
         nodes: list[int] = []
         if rewrite is not None:
             _, op_names = hlo.node_names(before)

@@ -1,9 +1,9 @@
 """A zoo of small programs written in plain JAX, on which configurations of the compiler are measured.
 
 A family is one program written once, at two to four sizes. The sizes differ in shape, not only in the batch,
-so that another layout or option may win. Families that resemble each other are of one kin, and the split goes
-by kin: a program of the test split has no near-duplicate among those of the other splits. Programs composed
-of random steps add to the train split.
+so that another layout or option may win. Families that resemble each other form a group, and a group is in
+one split: a program of the test split has no near-duplicate among those of the other splits. Programs
+composed of random steps add to the train split.
 """
 
 # A module adds its families to the table when it is imported.
@@ -18,6 +18,6 @@ from tpugraphs.xla.zoo import (  # noqa: F401
     spectral,
     training,
 )
-from tpugraphs.xla.zoo.registry import KIN, Family, Program, families, programs
+from tpugraphs.xla.zoo.registry import GROUPS, Family, Program, families, programs
 
-__all__ = ["KIN", "Family", "Program", "families", "programs"]
+__all__ = ["GROUPS", "Family", "Program", "families", "programs"]

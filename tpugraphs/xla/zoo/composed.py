@@ -2,7 +2,7 @@
 
 What an option does depends on the work: sums along this axis or that one, small products or large ones, a
 loop of few elements. Programs of practice are too few to tell these apart, so these fill the gaps. A family
-draws half of its steps from one kind. All are of one kin, which is for training only.
+draws half of its steps from one kind. All are in one group, which is for training only.
 """
 
 from __future__ import annotations

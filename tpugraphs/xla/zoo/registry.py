@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 
-__all__ = ["KIN", "Arrays", "Built", "Draw", "Family", "Program", "families", "family", "programs"]
+__all__ = ["GROUPS", "Arrays", "Built", "Draw", "Family", "Program", "families", "family", "programs"]
 
 Arrays = tuple[NDArray[Any], ...]
 Built = tuple[Callable[..., Any], Arrays]
 
-# Kin of families -> split. Whatever shares its main part with another family is of the same kin.
-KIN = {
+# Group of related families -> split. Families that share their main part are in one group.
+GROUPS = {
     **dict.fromkeys(
         (
             *("perceptron", "embedding", "pointwise", "normalisation", "products"),
@@ -100,8 +100,8 @@ class Family:
     ----------
     name : str
         As in ``"encoder-block"``.
-    kin : str
-        Families with the same main part share it, and so their split.
+    group : str
+        Related families, which are in the same split: a key of `GROUPS`.
     sizes : tuple of Mapping
         Arguments of ``make``, one mapping per size.
     make : callable
@@ -109,14 +109,14 @@ class Family:
     """
 
     name: str
-    kin: str
+    group: str
     sizes: tuple[Mapping[str, Any], ...] = field(hash=False)
     make: Callable[..., Built] = field(repr=False)
 
     @property
     def split(self) -> str:
         """``"train"``, ``"valid"`` or ``"test"``."""
-        return KIN[self.kin]
+        return GROUPS[self.group]
 
 
 _FAMILIES: dict[str, Family] = {}
@@ -160,22 +160,24 @@ class Program:
 
 
 def family(
-    name: str, kin: str, *sizes: Mapping[str, Any]
+    name: str, group: str, *sizes: Mapping[str, Any]
 ) -> Callable[[Callable[..., Built]], Callable[..., Built]]:
     """Add the decorated function to the table as `Family.make`.
 
     Parameters
     ----------
-    name, kin : str
-        Name of the family, and its kin, a key of `KIN`.
+    name, group : str
+        Name of the family, and its group, a key of `GROUPS`.
     *sizes : Mapping
         Arguments of the function, one mapping per size.
     """
 
     def add(make: Callable[..., Built]) -> Callable[..., Built]:
-        if name in _FAMILIES or kin not in KIN:
-            raise ConfigError(f"family {name!r} of kin {kin!r}: the name is taken, or the kin is not in KIN")
-        _FAMILIES[name] = Family(name, kin, sizes, make)
+        if name in _FAMILIES or group not in GROUPS:
+            raise ConfigError(
+                f"family {name!r} of group {group!r}: the name is taken, or the group is not in GROUPS"
+            )
+        _FAMILIES[name] = Family(name, group, sizes, make)
         return make
 
     return add
