@@ -300,7 +300,7 @@ def test_command(tree, capsys, tmp_path):
     "argv, code, tells",
     [
         (["audit", "nowhere"], 1, "nowhere: No such file"),
-        (["audit", "."], 1, "no .npz files or packs in or below"),
+        (["audit", "."], 1, "no .npz files in or below this directory"),
         (["audit", "sample:none"], 2, "no sample 'none'"),
         (["audit", "tile:xla/middle"], 2, "no split 'middle'"),
         (["audit", madeup.path("kernel_00"), "--exclude", "*"], 1, "no graphs are left"),

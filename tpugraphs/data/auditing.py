@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, graphs_in
+from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
-from tpugraphs.data.published import Graph, TileGraph
+from tpugraphs.data.measured import relative_runtimes
+from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import collection_of
 from tpugraphs.system import markup, tables
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
@@ -27,7 +27,7 @@ from tpugraphs.system.words import counted
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
-DUPLICATES = 0.1  # share of distinct configs below which an audit says so
+DUPLICATES = 0.1  # share of distinct configs below which an audit reports it
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
 _LISTED = 200  # findings in a notebook
@@ -179,8 +179,10 @@ class Audit:
         str
             A table, and a summary below.
         """
-        blocks = [tables.text(*_section(shown))] if (shown := self._shown(every)) else []
-        return "\n\n".join([*blocks, "\n".join(self._summary())])
+        summary = "\n".join(self._summary())
+        if not (shown := self._shown(every)):
+            return summary
+        return f"{tables.text(*tables.section('', list(map(_line, shown))))}\n\n{summary}"
 
     def _shown(self, every: bool | None) -> list[GraphAudit]:
         """Return the graphs of a table; see `table`."""
@@ -242,13 +244,10 @@ class Audit:
     def _repr_html_(self) -> str:
         parts, summary = [markup.items(self._summary())], counted(len(self), "graph")
         if shown := self._shown(None):
-            title, heads, cells = _section(shown)
+            title, heads, cells = tables.section("", list(map(_line, shown)))
             parts.append(markup.table(heads, cells, title))
-        told = [f"{g.name}: {f.text}" for g in self.graphs for f in g.findings]
-        if told:
-            listed = markup.items(told[:_LISTED])
-            more = markup.items([f"and {len(told) - _LISTED:,} more"]) if len(told) > _LISTED else ""
-            parts.append(markup.folded("findings in full", listed, more))
+        if texts := [f"{graph.name}: {finding.text}" for graph in self.graphs for finding in graph.findings]:
+            parts.append(markup.folded("findings in full", markup.items(texts, _LISTED)))
         return markup.card("Audit", "", summary, {}, *parts)
 
 
@@ -256,27 +255,20 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.3%}"
 
 
-def _section(graphs: Sequence[GraphAudit]) -> tuple[str, list[str], list[list[str]]]:
-    """Return title, heads and cells of a table."""
-    names = [graph.collection or "-" for graph in graphs]
-    lines = [
-        {
-            "graph": graph.name,
-            "configs": f"{graph.configs:,}",
-            "distinct": f"{graph.distinct:,}",
-            "most copies": f"{graph.largest:,}",
-            "noise, median": _percent(graph.noise_median),
-            "max": _percent(graph.noise_max),
-            "shift": f"{graph.shift.size:+.3%}" if graph.shift else "-",
-            "findings": "; ".join(map(_short, graph.findings)) or "-",
-        }
-        for graph in graphs
+def _line(graph: GraphAudit) -> list[tuple[str, str]]:
+    """Return the row of a graph in a table, as heads and cells."""
+    known = [("collection", graph.collection)] if graph.collection else []
+    return [
+        *known,
+        ("graph", graph.name),
+        ("configs", f"{graph.configs:,}"),
+        ("distinct", f"{graph.distinct:,}"),
+        ("most copies", f"{graph.largest:,}"),
+        ("noise, median", _percent(graph.noise_median)),
+        ("max", _percent(graph.noise_max)),
+        ("shift", f"{graph.shift.size:+.3%}" if graph.shift else "-"),
+        ("findings", "; ".join(map(_short, graph.findings)) or "-"),
     ]
-    title = names[0].strip("-")
-    if len(set(names)) > 1:
-        title = ""
-        lines = [{"collection": name, **line} for name, line in zip(names, lines, strict=True)]
-    return title, list(lines[0]), [list(line.values()) for line in lines]
 
 
 def _short(finding: Finding) -> str:
@@ -315,9 +307,7 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[st
     runtime = graph.runtime
     scale = None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
     good = runtime > 0
-    times = runtime[good].astype(np.float64)
-    if isinstance(graph, TileGraph):
-        times = times / graph.config_runtime_normalizers[good]
+    times = relative_runtimes(graph)[good]
     rows, groups = np.flatnonzero(good), inverse[good]
     repeated = np.bincount(groups)[groups] > 1
     rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
@@ -433,7 +423,6 @@ def _block_effects(
 
 _One = Graph | str | bytes | os.PathLike[str] | Split
 Data = _One | Iterable[_One]
-_Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 
 def audit(
@@ -478,8 +467,7 @@ def audit(
     >>> tg.audit(tg.open_collection("options:xla:cpu").valid[0]).exclude
     []
     """
-    patterns = exclude_patterns(exclude)
-    sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]
+    sources = Split.of(_sources(data, max_bytes)).exclude(exclude).sources
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []
@@ -496,27 +484,13 @@ def audit(
     return Audit(graphs)
 
 
-def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
+def _sources(data: Any, max_bytes: int | None) -> Iterator[Source]:
     if isinstance(data, Graph):
-        yield data.name, data.collection, data.path, lambda: data
+        yield source_of(data)
     elif isinstance(data, (str, bytes, os.PathLike)):
-        path = Path(absolute(data))
-        files = [path]
-        if path.is_dir():
-            folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
-            files = [file for folder in folders for file in graph_files(folder)]
-        else:
-            os.stat(path)  # refuses a missing path before the work
-        if not files:
-            todo = "give the one that holds them, or download them with `tpugraphs download`"
-            text = f"no .npz files or packs in or below this folder; {todo}"
-            raise DataError(text, file=str(path), expected=".npz files", found="none")
-        for file in files:
-            for name, read in graphs_in(str(file), max_bytes):
-                yield name, collection_of(str(file)), str(file), read
-    elif isinstance(data, Split):  # its files, without reading them now
-        for i, name in enumerate(data.names):
-            yield name, data.collection, data.paths[i], lambda i=i: data[i]  # type: ignore[misc]
+        yield from sources_in(absolute(data), max_bytes, below=True)
+    elif isinstance(data, Split):
+        yield from data.sources  # whose files are not read now
     elif isinstance(data, Iterable):
         for part in data:
             yield from _sources(part, max_bytes)

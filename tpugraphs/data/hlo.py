@@ -96,7 +96,7 @@ def read_bytes(
     name : str
         Of the graph; with several kernels, what the names of theirs begin with.
     max_bytes, padding, extra
-        As in :func:`read`, which says what is raised and warned, too.
+        As in :func:`read`; so are errors and warnings.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def _digest(path: Path) -> str:
 
 
 def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
-    """Return where a public file is; if it is nowhere, download it into the data folder and say so on stderr.
+    """Return where a public file is; if it is nowhere, download it into the data folder, with a notice.
 
     Parameters
     ----------

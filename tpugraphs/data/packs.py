@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import naming, with_file
-from tpugraphs.data.collections import file_stem, graphs_in, load_all
+from tpugraphs.data.collections import file_stem, load_all, sources_of
 from tpugraphs.data.packfile import (
     SUFFIX,
     Origin,
@@ -29,7 +29,8 @@ from tpugraphs.data.packfile import (
     write,
     write_pack,
 )
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import absolute, locked, no_memory
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
@@ -89,13 +90,13 @@ class _Job:
     size: int  # of the source
     need: int  # bytes of the pack, about
     origin: Origin
-    done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
+    done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))  # digits; 1: stop
     digits: int = 1  # that there are, once it is known
-    shown: int = 0
 
-    def megabytes(self) -> int:
-        """Of the source that are dealt with."""
-        return int(self.size * min(1.0, int(self.done[0]) / self.digits) / 1e6)
+    @property
+    def packed(self) -> int:
+        """Bytes of the source that are dealt with."""
+        return int(self.size * min(1.0, int(self.done[0]) / self.digits))
 
 
 def pack_tree(
@@ -140,9 +141,8 @@ def pack_tree(
         Not enough space, or a folder that cannot be written to.
     """
     began, report = time.monotonic(), PackReport()
-    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
-        raise ConfigError(f"jobs: expected at least 1, got {jobs!r}")
-    root, threads = absolute(folder), jobs or _core.get_num_threads()
+    root = absolute(folder)
+    threads = _core.get_num_threads() if jobs is None else check_whole("jobs", jobs, 1)
     sources, packs = _files_below(root)
     base = os.path.dirname(root) if os.path.isfile(root) else root
     to = base if out is None else absolute(out)
@@ -192,7 +192,7 @@ def _stem(path: str) -> str:
 def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
     """Packs of the graphs in a file, each with the file and the graph's place there."""
     folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
-    names = [name for name, _ in graphs_in(path)]
+    names = [source.name for source in sources_of(path)]
     return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
 
 
@@ -281,14 +281,11 @@ def _pack_one(job: _Job) -> None:
 def _pack_all(threads: int, todo: list[_Job], report: PackReport, verbose: bool | None) -> None:
     """Pack them in parallel. What is wrong with one file is noted, a full disk ends the work."""
     full: list[OSError] = []
-    with Progress(sum(int(job.size / 1e6) for job in todo), "packing", "MB", verbose) as bar:
+    size = sum(job.size for job in todo)
+    with Progress(size, "packing", "B", verbose) as bar:
 
         def tick() -> None:
-            for job in todo:
-                now = job.megabytes()
-                if now > job.shown:
-                    bar.update(now - job.shown)
-                    job.shown = now
+            bar.move(sum(job.packed for job in todo), size)
 
         def stop() -> None:
             for job in todo:
