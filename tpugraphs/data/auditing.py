@@ -292,7 +292,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
     first, inverse = graph.distinct_configs()
     configs, distinct = graph.num_configs, len(first)
     found = list(judge(graph, distinct, DUPLICATES))
-    if graph.kind == "tile" and 1 < configs < FEW:
+    if graph.schema.metric == "top5" and 1 < configs < FEW:
         found.append(("few-configs", f"{counted(configs, 'config')}: the best {FEW} are all there are"))
     needed = "placeholder" in dict(found)
     noise = _measurements(graph, inverse, found) if graph.has_runtimes else {}

@@ -106,6 +106,11 @@ class Schema:
         return self in (LAYOUT, TILE)
 
     @property
+    def metric(self) -> str:
+        """Metric of rankings of such graphs by default: ``"top5"`` of tile graphs, else ``"tau"``."""
+        return "top5" if self == TILE else "tau"
+
+    @property
     def hlo(self) -> bool:
         """Whether nodes are instructions of HLO: described, and with opcodes numbered, as in TpuGraphs."""
         return self.opcodes is not None and self.node[: len(LAYOUT.node)] == LAYOUT.node
@@ -553,7 +558,7 @@ def check_about(about: Any) -> dict[str, Any]:
 # --- TpuGraphs ----------------------------------------------------------------------------------------------
 
 
-# Names of columns in the order of the published data: name_[3 sum] stands for name_0 to name_2 and name_sum.
+# Names of columns in the order of the published data, see `spelled`.
 _NODE = """
     is_root zero
     element_type_[invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token]
@@ -573,18 +578,18 @@ _DIGIT = "output_[6] input_[6] kernel_[6]"
 _TILE = "kernel_bounds_[6 sum product] output_bounds_[6 sum product] input_bounds_[6 sum product]"
 
 
-def _spelled(names: str) -> Iterator[str]:
-    """Yield the names that such a text stands for."""
+def spelled(names: str) -> Iterator[str]:
+    """Yield the names that a text stands for: ``size_[2 sum]`` is size_0, size_1 and size_sum."""
     for stem, ends in re.findall(r"(\w+)(?:\[(.*?)\])?", names):
         for end in ends.split() or [""]:
             yield from (f"{stem}{i}" for i in range(int(end))) if end.isdigit() else (stem + end,)
 
 
-_NODES = tuple(map(Column, _spelled(_NODE)))
-_DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in _spelled(_DIGIT))
+_NODES = tuple(map(Column, spelled(_NODE)))
+_DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in spelled(_DIGIT))
 
 LAYOUT = Schema(node=_NODES, digits=_DIGITS, opcodes=_NUMBERS["opcodes"], unit="ns")
 """Layout graphs of TpuGraphs. (Any opcode is taken; from 120 on they count as 0, "unknown".)"""
 
-TILE = Schema(node=_NODES, config=tuple(map(Column, _spelled(_TILE))), opcodes=_NUMBERS["opcodes"], unit="ns")
+TILE = Schema(node=_NODES, config=tuple(map(Column, spelled(_TILE))), opcodes=_NUMBERS["opcodes"], unit="ns")
 """Tile graphs of TpuGraphs."""
