@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
@@ -31,9 +32,6 @@ DUPLICATES = 0.1  # share of distinct configs below which an audit reports it
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
 _LISTED = 200  # findings in a notebook
-BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
-SURE = 6.0  # standard errors that a level shift must have
-MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
 
 # What may be found in a file, whether it should then be left out of training, and how a table calls it.
 _KINDS = {
@@ -304,118 +302,26 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to what was `found`."""
-    runtime = graph.runtime
-    scale = None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
-    good = runtime > 0
-    times = relative_runtimes(graph)[good]
-    rows, groups = np.flatnonzero(good), inverse[good]
-    repeated = np.bincount(groups)[groups] > 1
-    rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
-    if rows.size == 0:  # single measurements, of the configs that have two or more
-        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[good]
+    repeats = _core.repeats(inverse, relative_runtimes(graph))
+    if repeats is None:  # single measurements, of the configs that have two or more
+        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[graph.runtime > 0]
         several = several[np.isfinite(several).sum(axis=1) > 1]
-        return _noise(np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1) if len(several) else {}
-    order = np.lexsort((logs, groups))
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    ends = np.append(starts[1:], rows.size) - 1
-    spread = np.expm1(logs[order][ends] - logs[order][starts])
-    shift, level = _shift(rows, groups, logs)
-    modes = _modes(groups, logs - level)  # without the shifts, which would look like modes
+        if len(several) == 0:
+            return {}
+        spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
+        return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
+    median, most, modes, step = repeats
+    shift = None if step is None else Shift(*step)
     if modes is not None:
-        apart = modes * float(np.median(runtime[good])) * (scale or 0) / UNITS["us"]
-        about = f"about {apart:,.0f} us ({modes:.2%})" if scale else f"{modes:.2%}"
+        about = f"{modes:.2%}"
+        if not graph.schema.maximized and graph.schema.unit is not None:
+            scale = UNITS[graph.schema.unit] / UNITS["us"]
+            apart = modes * float(np.median(graph.runtime[graph.runtime > 0])) * scale
+            about = f"about {apart:,.0f} us ({modes:.2%})"
         found.append(("modes", f"two modes {about} apart"))
     if shift is not None:
         found.append(("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
-    return {**_noise(spread), "modes": modes, "shift": shift}
-
-
-def _noise(spread: NDArray[np.float64]) -> dict[str, float]:
-    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
-
-
-def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None:
-    """Relative distance of two modes of runtimes of equal configs, if there are two.
-
-    Differences of successive runs of a config are then either small or about the distance. They are split in
-    two where the variance between the parts is largest (Otsu, 1979). Noise of one mode leaves less than 0.8
-    of the variance between the parts. `groups`, `logs` (n,): number of the config, logarithm of its runtime.
-    """
-    order = np.argsort(groups, kind="stable")
-    same = groups[order][1:] == groups[order][:-1]
-    steps = np.sort(np.abs(np.diff(logs[order])[same]))
-    if steps.size < MODES_PAIRS:
-        return None
-    steps = steps[: max(MODES_PAIRS, int(0.99 * steps.size))]  # a few outliers would be a part of their own
-    low = np.arange(1, steps.size) / steps.size
-    total = np.cumsum(steps)
-    below, above = total[:-1] / np.arange(1, steps.size), (total[-1] - total[:-1])
-    above = above / np.arange(steps.size - 1, 0, -1)
-    between = low * (1 - low) * (above - below) ** 2
-    cut = int(between.argmax())
-    variance = float(steps.var())
-    explained = variance > 0 and between[cut] >= MODES_EXPLAINED * variance
-    if explained and MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
-        return float(np.expm1(np.median(steps[cut + 1 :])))
-    return None
-
-
-def _shift(
-    rows: NDArray[np.int64], groups: NDArray[np.int64], logs: NDArray[np.float64]
-) -> tuple[Shift | None, NDArray[np.float64]]:
-    """Find the largest level shift of equal configs between neighbouring blocks; its level (n,) at each row.
-
-    The logarithm of a runtime is taken as the sum of what its config and what its block contribute, fitted by
-    Huber's robust regression. Blocks hold equally many of the repeated configs, in the order of the file.
-    `rows`, `groups`, `logs` (n,): row in the file (ascending), number of the config, log of its runtime.
-    """
-    count = min(BLOCKS, rows.size // BLOCK_ROWS)
-    if count < 2:
-        return None, np.zeros(rows.size)
-    block = np.arange(rows.size) * count // rows.size
-    _, group = np.unique(groups, return_inverse=True)
-    effect, covariance, linked, scale = _block_effects(group, block, count, logs)
-    best: Shift | None = None
-    for gap in (1, 2):  # a step within a block shows in full between its neighbours only
-        for i in range(count - gap):
-            j = i + gap
-            size = effect[j] - effect[i]
-            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-            error = float(np.sqrt(max(variance, 0.0)))
-            if not linked[i, j] or abs(size) <= max(SURE * error, scale, 1e-6):
-                continue
-            if best is None or abs(np.expm1(size)) > abs(best.size):
-                inside = np.flatnonzero(block == i + 1)
-                place = inside[0 if gap == 1 else inside.size // 2]
-                best = Shift(int(rows[place]), float(np.expm1(size)), error)
-    return best, np.zeros(rows.size) if best is None else effect[block]
-
-
-def _block_effects(
-    group: NDArray[np.int64], block: NDArray[np.int64], count: int, logs: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_], float]:
-    """Fit logs (n,) = config + block: effects (B,), their covariance, blocks that share configs, noise."""
-    number = int(group.max()) + 1
-    cell = group * count + block
-    weight = np.ones(logs.size)
-    for _ in range(12):
-        cells = np.bincount(cell, weight, number * count).reshape(number, count)
-        sums = cells.sum(1)
-        mean = np.bincount(group, weight * logs, number) / sums
-        laplacian = np.diag(cells.sum(0)) - cells.T @ (cells / sums[:, None])
-        right = np.bincount(block, weight * logs, count) - cells.T @ mean
-        inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
-        effect = inverse @ right
-        rest = logs - effect[block]
-        rest = rest - (np.bincount(group, weight * rest, number) / sums)[group]
-        freedom = max(0.05, 1.0 - (number + count) / logs.size)
-        scale = float(1.4826 * np.median(np.abs(rest)) / np.sqrt(freedom))
-        weight = np.minimum(1.0, 1.345 * scale / np.maximum(np.abs(rest), 1e-300)) if scale > 0 else weight
-        weight = np.maximum(weight, 1e-6)
-    linked = np.abs(laplacian) > 1e-9
-    for _ in range(6):  # reaches all of up to 32 blocks
-        linked = (linked.astype(np.int64) @ linked.astype(np.int64)) > 0
-    return effect, scale**2 * inverse, linked, scale
+    return {"noise_median": median, "noise_max": most, "modes": modes, "shift": shift}
 
 
 # --- many files ---------------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ class Split(Sequence[Graph]):
         self.collection = collection
         self.sources = [
             Source(file_stem(path), collection, path, partial(_only_graph, path, collection, max_bytes))
-            for path in map(os.fspath, paths)
+            for path in [os.fspath(path) for path in paths]
         ]
 
     @classmethod
