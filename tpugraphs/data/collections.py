@@ -347,7 +347,20 @@ class Split(Sequence[Graph]):
 
     @classmethod
     def of(cls, sources: Iterable[Source], collection: str | None = None) -> Split:
-        """Make a split of graphs from anywhere, in this order."""
+        """Make a split of graphs from anywhere.
+
+        Parameters
+        ----------
+        sources : iterable of Source
+            In the order of the split, as those in `sources` of another one.
+        collection : str, optional
+            Its name; by default those of the collections that the graphs are from.
+
+        Returns
+        -------
+        Split
+            A lazy one; no graph is read.
+        """
         listed = list(sources)
         known = dict.fromkeys(source.collection for source in listed if source.collection)
         split = cls(" + ".join(known) if collection is None else collection, ())

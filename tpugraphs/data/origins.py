@@ -1,4 +1,4 @@
-"""Public files of others, which the package reads but does not hold: found in a data folder, or downloaded.
+"""Public files that the package reads but does not ship: found in a data folder, or downloaded.
 
 Each is known by its SHA-256. A file with another digest is never read, wherever it comes from.
 """
