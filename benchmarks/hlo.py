@@ -211,8 +211,6 @@ def upb(path: str, kind: str) -> dict[str, float]:
 
 def measure(kind: str, megabytes: float, rounds: int) -> dict[str, Any]:
     """Measure one file: medians of both sides."""
-    if str(process.ROOT / "tests") not in sys.path:
-        sys.path.append(str(process.ROOT / "tests"))  # for hlo_files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.pb")
         (write_program if kind == "program" else write_layouts)(path, int(megabytes * 1e6))

@@ -67,9 +67,7 @@ def call(function: str, /, settings: str = "tuned", **kwargs: Any) -> Reply:
 
     own = {key: value for key, value in os.environ.items() if key not in SETTINGS["tuned"]}
     package = str(Path(tpugraphs.__file__).resolve().parents[1])  # the installed one, not sources beside us
-    own["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [package, str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")])
-    )
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, [package, str(ROOT), os.environ.get("PYTHONPATH")]))
     own |= {"PYTHONSAFEPATH": "1", **SETTINGS[settings]}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.process", function, json.dumps(kwargs)],
@@ -87,8 +85,6 @@ def call(function: str, /, settings: str = "tuned", **kwargs: Any) -> Reply:
 
 def call_here(function: str, /, **kwargs: Any) -> Reply:
     """The same in this process, with the settings it has."""
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.append(str(ROOT / "tests"))
     return Reply(**json.loads(_run(function, kwargs)))
 
 

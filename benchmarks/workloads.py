@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import made
 import numpy as np
 
 import tpugraphs as tg
 from tpugraphs import kernels, preprocess
-from tpugraphs.data import made
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

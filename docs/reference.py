@@ -21,7 +21,7 @@ NAME = tpugraphs.__name__
 HEADINGS = {"class": "Classes", "exception": "Exceptions", "function": "Functions", "data": "Constants"}
 # Modules below a wing that pages and docstrings lead users to.
 BELOW = (
-    *("data.hlo", "data.made", "preprocess.padding", "preprocess.pipeline", "preprocess.prepared"),
+    *("data.hlo", "preprocess.padding", "preprocess.pipeline", "preprocess.prepared"),
     *("ranker.estimator", "ranker.filekinds", "training.callbacks"),
 )
 # Modules that users work with, by what for. All others are parts of these, or for those who extend them.

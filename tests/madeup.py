@@ -8,10 +8,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import made
 import numpy as np
 
 import tpugraphs as tg
-from tpugraphs.data import made
 
 KERNEL_CONFIGS = (61, 579, 16, 16, 16, 23, 10, 11, 5, 3, 3, 2, 3, 2, 2)
 KERNELS = tuple(f"kernel_{i:02}" for i in range(len(KERNEL_CONFIGS)))

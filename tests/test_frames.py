@@ -101,7 +101,7 @@ def test_kinds_can_be_said():
     assert a.schema.graph[0] == Column("size", "category", (512,)) and a.config_feat[2, 0] == 2
     with pytest.raises(tg.DataError, match=r"'order'.*expected numbers \(flag\), found 'xy' in row 0"):
         frame(kinds={"order": "flag"})
-    with pytest.raises(tg.DataError, match="'depth'.*expected 0 or 1, found 0.5 in row 0.*'gpu=A'"):
+    with pytest.raises(tg.DataError, match="'depth'.*expected 0 or 1 in a flag, found 0.5 in row 0.*'gpu=A'"):
         frame(kinds={"depth": "flag"})
     with pytest.raises(tg.ConfigError, match="'ms' is none of"):
         frame(kinds={"ms": "log"})

@@ -2,6 +2,7 @@
 
 import warnings
 
+import made
 import models
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from reference import model as ref_model
 
 import tpugraphs as tg
 from tpugraphs import _core, kernels
-from tpugraphs.data import made
 from tpugraphs.preprocess import StandardScaler
 
 STEPS = first_layout()

@@ -227,7 +227,7 @@ def test_published_graphs_are_such_graphs():
         ({"config_feat": [[16, 0, 2], [32, 1, np.nan], [64, 1, 1]]}, "config_feat", "nan at (1, 2), column 'tile'"),
         ({"graph_feat": [np.inf]}, "graph_feat", "inf at 0, column 'gpu'"),
         ({"config_feat": [[16, 0, 2], [32, 1, 3], [64, 1, 1]]}, "tile", "found 3 in row 1"),
-        ({"config_feat": [[16, 0, 2], [32, 2, 0], [64, 1, 1]]}, "cached", "expected 0 or 1, found 2 in row 1"),
+        ({"config_feat": [[16, 0, 2], [32, 2, 0], [64, 1, 1]]}, "cached", "expected 0 or 1 in a flag, found 2 in row 1"),
         ({"config_feat": [[16, 0, 2], [-32, 1, 0], [64, 1, 1]]}, "block", "found -32 in row 1"),
         ({"config_feat": [[16, 0], [32, 1], [64, 1]]}, "config_feat", "3 columns, as in the schema, found 2"),
         ({"graph_feat": None}, "graph_feat", "1 column, as in the schema, found 0"),

@@ -6,11 +6,11 @@ import sys
 import warnings
 from pathlib import Path
 
+import made
 import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.data import made
 
 PAGE = Path(__file__).parents[1] / "docs" / "pytorch.md"
 

@@ -51,10 +51,7 @@ _MODULES = {
             *("evaluation", "submission", "download", "cli", "xla", "layertime", "torch"),
         )
     },
-    **{
-        name: f"data.{name}"
-        for name in ("corrupt", "sampletree", "auditing", "schema", "columns", "frames", "packs")
-    },
+    **{name: f"data.{name}" for name in ("corrupt", "auditing", "schema", "columns", "frames", "packs")},
     "graphs": "data.published",
     "scoring": "network.scoring",
     "selection": "training.selection",

@@ -56,7 +56,6 @@ from tpugraphs import xla as xla
 from tpugraphs import layertime as layertime
 from tpugraphs import torch as torch
 from tpugraphs.data import corrupt as corrupt
-from tpugraphs.data import sampletree as sampletree
 from tpugraphs.data import auditing as auditing
 from tpugraphs.data import schema as schema
 from tpugraphs.data import columns as columns
@@ -128,7 +127,6 @@ __all__ = [
     "cli",
     "layertime",
     "corrupt",
-    "sampletree",
     "auditing",
     "schema",
     "columns",

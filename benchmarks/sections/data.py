@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import made
 import numpy as np
-
-from tpugraphs.data import made
 
 from .. import timing, workloads
 from ..context import Context

@@ -413,8 +413,9 @@ def prune(s: Setting) -> Iterator[Case]:
 
 
 def dedup(s: Setting) -> Iterator[Case]:
+    import made
+
     from tpugraphs import kernels
-    from tpugraphs.data import made
 
     nodes, configurable, configs = workloads.ALEXNET
     digits = made.program(0, nodes, configurable, s.size(configs, 200)).config_digits

@@ -55,8 +55,9 @@ def race(name: str, threads: int, rounds: int, budget: float, peers: bool) -> di
 
 def stream(path: str, threads: int) -> dict[str, Any]:
     """Score all configs of a file with the default recipe: seconds, and bytes above what they take packed."""
+    import made
+
     import tpugraphs as tg
-    from tpugraphs.data import made
 
     tg.set_num_threads(threads)
     ranker, small = tg.Ranker(), made.program(1, 120, 12, 64)
@@ -163,7 +164,7 @@ def _workload(context: Context, name: str) -> Iterator[Record]:
 
 def _stream(context: Context) -> Record:
     """A program of AlexNet's size with many configs, in one file."""
-    from tpugraphs.data import made
+    import made
 
     wanted = 300 if context.quick else 100_000
     nodes, configurable, _ = workloads.ALEXNET

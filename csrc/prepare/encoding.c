@@ -46,17 +46,20 @@ static float plain(const tg_column *column, float x) {
     return column->kind == TG_KIND_LOG ? (float)log1p((double)x) : x;
 }
 
+const char *tg_column_expects(tg_column_kind kind, int values, double x) {
+    if (!isfinite(x)) return "finite numbers";
+    if (fabs(x) > FLT_MAX) return "numbers that float32 can hold";
+    if (kind == TG_KIND_LOG && x < 0) return "numbers >= 0 in a log column";
+    if (kind == TG_KIND_FLAG && x != 0 && x != 1) return "0 or 1 in a flag";
+    if (kind == TG_KIND_CATEGORY && (x != floor(x) || (values >= 0 && (x < 0 || x >= values))))
+        return "positions in the values of a category";
+    return NULL;
+}
+
 /* Whether the value can stand in the column at all; a category that the schema does not have can. */
 static tg_status fits(const tg_encoding *p, int c, int64_t row, float x, tg_error *err) {
-    const tg_column *column = &p->columns->column[c];
-    if (!(fabsf(x) <= FLT_MAX)) return misfit(p, c, row, x, "finite numbers", err);
-    if (column->kind == TG_KIND_LOG && x < 0)
-        return misfit(p, c, row, x, "numbers >= 0 in a log column", err);
-    if (column->kind == TG_KIND_FLAG && x != 0 && x != 1)
-        return misfit(p, c, row, x, "0 or 1 in a flag", err);
-    if (column->kind == TG_KIND_CATEGORY && x != floorf(x))
-        return misfit(p, c, row, x, "positions in the values of a category", err);
-    return TG_OK;
+    const char *expected = tg_column_expects(p->columns->column[c].kind, -1, (double)x);
+    return expected == NULL ? TG_OK : misfit(p, c, row, x, expected, err);
 }
 
 /* ---- fit ---- */

@@ -4,6 +4,10 @@
 
 #include "prepare/step.h"
 
+/* What a value of such a column has to be, if x is not: NULL where it is. A category has `values` positions; a
+   negative number of them stands for a schema that may have more. */
+const char *tg_column_expects(tg_column_kind kind, int values, double x);
+
 /* Columns of one table, and their state, which a step keeps. */
 typedef struct tg_encoding {
     const tg_columns *columns; /* F of them */

@@ -9,6 +9,7 @@
 #include "py/py_json.h"
 #include "rank/metrics.h"
 #include "rank/ratio.h"
+#include "rank/repeats.h"
 
 /* ---- losses ---- */
 
@@ -337,6 +338,36 @@ static PyObject *ratio_ranks(PyObject *self, PyObject *args) {
     return tg_raise(&err, NULL);
 }
 
+/* repeats(group (C,), time (C,)) -> None, or noise_median, noise_max, modes or None, (row, size, error) or None */
+static PyObject *repeats(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *groups_in, *times_in;
+    if (!PyArg_ParseTuple(args, "OO:repeats", &groups_in, &times_in)) return NULL;
+    npy_intp length = -1;
+    PyArrayObject *group = tg_array(groups_in, "group", NPY_INT64, 1, &length, "(C,)");
+    if (group == NULL) return NULL;
+    PyArrayObject *time = tg_array(times_in, "time", NPY_FLOAT64, 1, &length, "(C,)");
+    PyArrayObject *private = time == NULL ? NULL : tg_private_copy(group);
+    if (private == NULL) return NULL;
+    tg_repeats found = {0};
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_repeats_of(&found, TG_I64(private), TG_F64(time), length, &err);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(private);
+    if (status != TG_OK) return tg_raise(&err, NULL);
+    if (found.n == 0) Py_RETURN_NONE;
+    PyObject *modes = found.modes > 0 ? PyFloat_FromDouble(found.modes) : Py_NewRef(Py_None);
+    PyObject *shift = found.row >= 0 ? Py_BuildValue("Ldd", (long long)found.row, found.size, found.error)
+                                     : Py_NewRef(Py_None);
+    if (modes != NULL && shift != NULL)
+        return Py_BuildValue("ddNN", found.noise_median, found.noise_max, modes, shift);
+    Py_XDECREF(modes);
+    Py_XDECREF(shift);
+    return NULL;
+}
+
 /* The common face of the metrics: (scores, runtimes, k) -> float. */
 static PyObject *run_metric(PyObject *args, tg_metric metric) {
     PyObject *scores_in, *runtimes_in;
@@ -374,6 +405,8 @@ PyMethodDef tg_rank_methods[] = {
     {"losses_run", losses_run, METH_VARARGS,
      PyDoc_STR("Value and score gradient of a weighted sum of losses over lists.")},
     {"ratio_ranks", ratio_ranks, METH_VARARGS, PyDoc_STR("Ranks of exact quotients of whole numbers.")},
+    {"repeats", repeats, METH_VARARGS,
+     PyDoc_STR("repeats(group, time): noise, modes and the largest shift of the times of equal configs")},
     {"kendall_tau", kendall_tau, METH_VARARGS, PyDoc_STR("Kendall's tau-b; the last argument is unused.")},
     {"opa", opa, METH_VARARGS, PyDoc_STR("Ordered pair accuracy; the last argument is unused.")},
     {"spearman", spearman, METH_VARARGS, PyDoc_STR("Spearman's rho; the last argument is unused.")},

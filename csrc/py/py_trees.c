@@ -288,9 +288,35 @@ static PyObject *layout_table(PyObject *self, PyObject *args) {
     return (PyObject *)rows;
 }
 
+/* layout_rates(cells (C, K, n) of whole numbers that are equal where layouts are) -> (C, 3) float32 */
+static PyObject *layout_rates(PyObject *self, PyObject *arg) {
+    (void)self;
+    PyArrayObject *cells = (PyArrayObject *)arg;
+    if (!PyArray_Check(arg) || PyArray_NDIM(cells) != 3 || !PyArray_ISCARRAY_RO(cells) ||
+        !PyArray_ISINTEGER(cells)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "layout_rates: expected a C-contiguous array of whole numbers (C, K, n)");
+        return NULL;
+    }
+    const npy_intp C = PyArray_DIM(cells, 0), K = PyArray_DIM(cells, 1), dims[2] = {C, 3};
+    const int64_t width = (int64_t)PyArray_DIM(cells, 2) * PyArray_ITEMSIZE(cells);
+    PyArrayObject *rates = tg_new_array(NPY_FLOAT32, 2, dims);
+    if (rates == NULL) return NULL;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_layout_rates(TG_F32(rates), TG_U8(cells), C, K, width, &err);
+    Py_END_ALLOW_THREADS
+    if (status == TG_OK) return (PyObject *)rates;
+    Py_DECREF(rates);
+    return tg_raise(&err, NULL);
+}
+
 PyMethodDef tg_tree_methods[] = {
     {"layout_table", layout_table, METH_VARARGS,
      PyDoc_STR("layout_table(node_feat, node_opcode, edge_index, config_nodes, digits, bins) -> rows")},
+    {"layout_rates", layout_rates, METH_O,
+     PyDoc_STR("layout_rates(cells (C, K, n)) -> how often layouts of nodes occur, per config (C, 3)")},
     {"config_table", config_table, METH_VARARGS,
      PyDoc_STR("config_table(node_feat, graph_feat, config_feat, digits) -> rows that trees learn from")},
     {NULL, NULL, 0, NULL},

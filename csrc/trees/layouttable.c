@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "configs/distinct.h"
 #include "features/layout.h"
 #include "features/opcodes.h"
 #include "features/schema.h"
@@ -229,4 +230,55 @@ void tg_layout_table_rows(const tg_layout_table *t, const int8_t *digits, int64_
             add_copies(t, pairing, digits + i * cells, copies + 2 * pairing);
         add_sizes(t, digits + i * cells, copies + 2 * PAIRINGS);
     }
+}
+
+/* ---- how often layouts occur ---- */
+
+/* Memory of tg_layout_rates. */
+typedef struct shares {
+    uint8_t *column; /* (C, width): cells of a node */
+    int64_t *first, *number,
+        *copies;                /* (C): rows of distinct cells, which one each is, how often it occurs */
+    double *logs, *sum, *least; /* (C) */
+} shares;
+
+static tg_status add_node(const shares *s, int64_t C, int64_t width, tg_error *err) {
+    int64_t distinct;
+    const tg_status status = tg_rows_dedup(s->first, s->number, &distinct, s->column, C, width, err);
+    if (status != TG_OK) return status;
+    memset(s->copies, 0, (size_t)distinct * sizeof *s->copies);
+    for (int64_t c = 0; c < C; c++) s->copies[s->number[c]]++;
+    for (int64_t c = 0; c < C; c++) {
+        const double share = (double)s->copies[s->number[c]] / (double)C;
+        s->logs[c] += log(share);
+        s->sum[c] += share;
+        if (share < s->least[c]) s->least[c] = share;
+    }
+    return TG_OK;
+}
+
+tg_status tg_layout_rates(float *rates, const uint8_t *cells, int64_t C, int64_t K, int64_t width,
+                          tg_error *err) {
+    const size_t n = (size_t)C + 1;
+    shares s = {malloc(n * (size_t)width),    malloc(n * sizeof *s.first), malloc(n * sizeof *s.number),
+                malloc(n * sizeof *s.copies), calloc(n, sizeof *s.logs),   calloc(n, sizeof *s.sum),
+                malloc(n * sizeof *s.least)};
+    tg_status status = TG_OK;
+    if (s.column == NULL || s.first == NULL || s.number == NULL || s.copies == NULL || s.logs == NULL ||
+        s.sum == NULL || s.least == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for the layouts of %lld configs", (long long)C);
+    for (int64_t c = 0; status == TG_OK && c < C; c++) s.least[c] = 1;
+    for (int64_t k = 0; status == TG_OK && k < K; k++) {
+        for (int64_t c = 0; c < C; c++)
+            memcpy(s.column + c * width, cells + (c * K + k) * width, (size_t)width);
+        status = add_node(&s, C, width, err);
+    }
+    const double nodes = K > 1 ? (double)K : 1;
+    for (int64_t c = 0; status == TG_OK && c < C; c++) {
+        rates[3 * c] = (float)(s.logs[c] / nodes);
+        rates[3 * c + 1] = (float)(s.sum[c] / nodes);
+        rates[3 * c + 2] = (float)s.least[c];
+    }
+    free(s.column), free(s.first), free(s.number), free(s.copies), free(s.logs), free(s.sum), free(s.least);
+    return status;
 }

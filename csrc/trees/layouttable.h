@@ -29,4 +29,9 @@ void tg_layout_table_free(tg_layout_table *table); /* NULL is fine */
 /* rows(n, width) of configs with the digits (n, K, TG_DIGITS), which are in -1..5. */
 void tg_layout_table_rows(const tg_layout_table *table, const int8_t *digits, int64_t n, float *rows);
 
+/* rates(C, 3): for each config the mean logarithm, the mean and the least of the shares of all configs in which a node
+   has the layouts that it has there, over the K nodes. cells(C, K, width) bytes are equal where the layouts are. */
+tg_status tg_layout_rates(float *rates, const uint8_t *cells, int64_t C, int64_t K, int64_t width,
+                          tg_error *err);
+
 #endif

@@ -21,7 +21,7 @@ from tpugraphs.system.texts import read_whole
 from tpugraphs.system.words import json_text
 
 if TYPE_CHECKING:
-    from tpugraphs.data.published import Graph
+    from tpugraphs.data.collections import Source, Split
     from tpugraphs.ranker.ranker import Ranker
     from tpugraphs.training.callbacks import Callback, History
     from tpugraphs.training.fit import Fit
@@ -142,25 +142,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
     return tg.ensemble.open_rankers(paths, weights, args.normalize)
 
 
-class Graphs(Sequence["Graph"]):
-    """Graphs that are read when asked for, and not kept, from (name, reader) of each."""
-
-    def __init__(self, readers: Sequence[tuple[str, Callable[[], Graph]]]) -> None:
-        self.readers = readers
-
-    @property
-    def names(self) -> list[str]:
-        """Names, without reading."""
-        return [name for name, _ in self.readers]
-
-    def __len__(self) -> int:
-        return len(self.readers)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.readers[index][1]()
-
-
-def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Graphs:
+def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Split:
     """Graphs named on the command line; collections without a split mean `split`.
 
     Raises
@@ -170,12 +152,11 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     DataError
         A directory without .npz files, or everything excluded.
     """
-    exclude = patterns(args)
-    readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
-    kept = [(name, read) for name, of, read in readers if not tg.data.collections.excluded(name, of, exclude)]
-    if not kept:
+    named = [source for spec in specs for source in _sources(spec, args.root, split)]
+    kept = tg.data.Split.of(named).exclude(patterns(args))
+    if len(kept) == 0:
         raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
-    return Graphs(kept)
+    return kept
 
 
 def collection_split(spec: str) -> tuple[str, str] | None:
@@ -194,33 +175,23 @@ def collection_split(spec: str) -> tuple[str, str] | None:
     return name, split
 
 
-def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
-    """Name, collection if it is known, and reader of every graph that `spec` names."""
+def _sources(spec: str, root: str, split: str) -> list[Source]:
+    """List the graphs that `spec` names, without reading them."""
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
         tg.data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
-        return [(name, None, partial(tg.data.sample, name))]
+        return [tg.data.collections.Source(name, None, None, partial(tg.data.sample, name))]
     if (found := collection_split(spec)) is not None:
-        graphs = getattr(tg.data.open_collection(found[0], root=root), found[1] or split)
-        return [(name, found[0], partial(graphs.__getitem__, i)) for i, name in enumerate(graphs.names)]
+        graphs: Split = getattr(tg.data.open_collection(found[0], root=root), found[1] or split)
+        return graphs.sources
     path = Path(spec).expanduser()
-    if not path.exists():
-        if ":" in spec and os.sep not in spec:
-            raise ConfigError(
-                f"{spec}: no such file, and no collection or sample of that name; "
-                f"collections are {', '.join(FOLDERS)}; samples are sample:NAME with NAME one of "
-                f"{', '.join(tg.data.list_samples()[:3])}, ..."
-            )
-        raise FileNotFoundError(2, os.strerror(2), spec)
-    files = tg.data.collections.graph_files(path) if path.is_dir() else [path]
-    if not files:
-        raise DataError(
-            "no .npz files in this directory, and no packs; give the one that holds them, or COLLECTION "
-            "with --root",
-            file=spec, expected=".npz files", found="none",
-        )  # fmt: skip
-    of = tg.data.collection_of(str(files[0].absolute()))
-    return [(name, of, read) for file in files for name, read in tg.data.collections.graphs_in(file)]
+    if not path.exists() and ":" in spec and os.sep not in spec:
+        raise ConfigError(
+            f"{spec}: no such file, and no collection or sample of that name; "
+            f"collections are {', '.join(FOLDERS)}; samples are sample:NAME with NAME one of "
+            f"{', '.join(tg.data.list_samples()[:3])}, ..."
+        )
+    return tg.data.collections.sources_in(path)
 
 
 _MOST_PATTERNS = 16 << 20  # bytes of a file of them

@@ -126,7 +126,7 @@ def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     return rankings, counts
 
 
-def _opened(args: argparse.Namespace, data: list[str], split: str) -> common.Graphs:
+def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Split:
     """Open graphs, each in its collection, which its ID names."""
 
     def placed(read: Callable[[], tg.Graph]) -> tg.Graph:
@@ -141,8 +141,8 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> common.Gra
             )  # fmt: skip
         return graph
 
-    graphs = common.open_graphs(data, args, split)
-    return common.Graphs([(name, partial(placed, read)) for name, read in graphs.readers])
+    sources = common.open_graphs(data, args, split).sources
+    return tg.data.Split.of(source._replace(read=partial(placed, source.read)) for source in sources)
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(
-    args: argparse.Namespace, graphs: common.Graphs, options: dict[str, Any], length: dict[str, Any]
+    args: argparse.Namespace, graphs: tg.data.Split, options: dict[str, Any], length: dict[str, Any]
 ) -> None:
     """Train one ranker."""
     ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
@@ -95,7 +95,7 @@ def _train(
 
 
 def _train_seeds(
-    args: argparse.Namespace, graphs: common.Graphs, options: dict[str, Any], length: dict[str, Any]
+    args: argparse.Namespace, graphs: tg.data.Split, options: dict[str, Any], length: dict[str, Any]
 ) -> None:
     """Train several rankers, save the ensemble of those that the rule keeps, and the log."""
     if args.select is not None:
@@ -129,7 +129,7 @@ def _train_seeds(
     common.remark(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
 
 
-def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
+def _split(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
     """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
     train, valid = _parts(args, graphs)
     is_share = isinstance(valid, float)
@@ -138,15 +138,15 @@ def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     return train, valid
 
 
-def _parts(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
+def _parts(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
     valid: list[str] = args.valid or []
     if not valid:
         names = [spec.partition("/")[0] for spec in args.data]
         if all(name in COLLECTIONS for name in names):
             valid = [f"{name}/valid" for name in dict.fromkeys(names)]
         elif len(graphs) >= MANY:
-            rest = [reader for i, reader in enumerate(graphs.readers, 1) if i % MANY]
-            return common.Graphs(rest), common.Graphs(graphs.readers[MANY - 1 :: MANY])
+            rest = [source for i, source in enumerate(graphs.sources, 1) if i % MANY]
+            return tg.data.Split.of(rest), graphs[MANY - 1 :: MANY]
         else:
             valid = ["0.1"]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, graphs_in
+from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
-from tpugraphs.data.published import Graph, TileGraph
+from tpugraphs.data.measured import relative_runtimes
+from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import collection_of
 from tpugraphs.system import markup, tables
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
@@ -27,13 +28,10 @@ from tpugraphs.system.words import counted
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
-DUPLICATES = 0.1  # share of distinct configs below which an audit says so
+DUPLICATES = 0.1  # share of distinct configs below which an audit reports it
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
 _LISTED = 200  # findings in a notebook
-BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
-SURE = 6.0  # standard errors that a level shift must have
-MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
 
 # What may be found in a file, whether it should then be left out of training, and how a table calls it.
 _KINDS = {
@@ -179,8 +177,10 @@ class Audit:
         str
             A table, and a summary below.
         """
-        blocks = [tables.text(*_section(shown))] if (shown := self._shown(every)) else []
-        return "\n\n".join([*blocks, "\n".join(self._summary())])
+        summary = "\n".join(self._summary())
+        if not (shown := self._shown(every)):
+            return summary
+        return f"{tables.text(*tables.section('', list(map(_line, shown))))}\n\n{summary}"
 
     def _shown(self, every: bool | None) -> list[GraphAudit]:
         """Return the graphs of a table; see `table`."""
@@ -242,13 +242,10 @@ class Audit:
     def _repr_html_(self) -> str:
         parts, summary = [markup.items(self._summary())], counted(len(self), "graph")
         if shown := self._shown(None):
-            title, heads, cells = _section(shown)
+            title, heads, cells = tables.section("", list(map(_line, shown)))
             parts.append(markup.table(heads, cells, title))
-        told = [f"{g.name}: {f.text}" for g in self.graphs for f in g.findings]
-        if told:
-            listed = markup.items(told[:_LISTED])
-            more = markup.items([f"and {len(told) - _LISTED:,} more"]) if len(told) > _LISTED else ""
-            parts.append(markup.folded("findings in full", listed, more))
+        if texts := [f"{graph.name}: {finding.text}" for graph in self.graphs for finding in graph.findings]:
+            parts.append(markup.folded("findings in full", markup.items(texts, _LISTED)))
         return markup.card("Audit", "", summary, {}, *parts)
 
 
@@ -256,27 +253,20 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.3%}"
 
 
-def _section(graphs: Sequence[GraphAudit]) -> tuple[str, list[str], list[list[str]]]:
-    """Return title, heads and cells of a table."""
-    names = [graph.collection or "-" for graph in graphs]
-    lines = [
-        {
-            "graph": graph.name,
-            "configs": f"{graph.configs:,}",
-            "distinct": f"{graph.distinct:,}",
-            "most copies": f"{graph.largest:,}",
-            "noise, median": _percent(graph.noise_median),
-            "max": _percent(graph.noise_max),
-            "shift": f"{graph.shift.size:+.3%}" if graph.shift else "-",
-            "findings": "; ".join(map(_short, graph.findings)) or "-",
-        }
-        for graph in graphs
+def _line(graph: GraphAudit) -> list[tuple[str, str]]:
+    """Return the row of a graph in a table, as heads and cells."""
+    known = [("collection", graph.collection)] if graph.collection else []
+    return [
+        *known,
+        ("graph", graph.name),
+        ("configs", f"{graph.configs:,}"),
+        ("distinct", f"{graph.distinct:,}"),
+        ("most copies", f"{graph.largest:,}"),
+        ("noise, median", _percent(graph.noise_median)),
+        ("max", _percent(graph.noise_max)),
+        ("shift", f"{graph.shift.size:+.3%}" if graph.shift else "-"),
+        ("findings", "; ".join(map(_short, graph.findings)) or "-"),
     ]
-    title = names[0].strip("-")
-    if len(set(names)) > 1:
-        title = ""
-        lines = [{"collection": name, **line} for name, line in zip(names, lines, strict=True)]
-    return title, list(lines[0]), [list(line.values()) for line in lines]
 
 
 def _short(finding: Finding) -> str:
@@ -300,7 +290,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
     first, inverse = graph.distinct_configs()
     configs, distinct = graph.num_configs, len(first)
     found = list(judge(graph, distinct, DUPLICATES))
-    if graph.kind == "tile" and 1 < configs < FEW:
+    if graph.schema.metric == "top5" and 1 < configs < FEW:
         found.append(("few-configs", f"{counted(configs, 'config')}: the best {FEW} are all there are"))
     needed = "placeholder" in dict(found)
     noise = _measurements(graph, inverse, found) if graph.has_runtimes else {}
@@ -312,120 +302,26 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to what was `found`."""
-    runtime = graph.runtime
-    scale = None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
-    good = runtime > 0
-    times = runtime[good].astype(np.float64)
-    if isinstance(graph, TileGraph):
-        times = times / graph.config_runtime_normalizers[good]
-    rows, groups = np.flatnonzero(good), inverse[good]
-    repeated = np.bincount(groups)[groups] > 1
-    rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
-    if rows.size == 0:  # single measurements, of the configs that have two or more
-        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[good]
+    repeats = _core.repeats(inverse, relative_runtimes(graph))
+    if repeats is None:  # single measurements, of the configs that have two or more
+        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[graph.runtime > 0]
         several = several[np.isfinite(several).sum(axis=1) > 1]
-        return _noise(np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1) if len(several) else {}
-    order = np.lexsort((logs, groups))
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    ends = np.append(starts[1:], rows.size) - 1
-    spread = np.expm1(logs[order][ends] - logs[order][starts])
-    shift, level = _shift(rows, groups, logs)
-    modes = _modes(groups, logs - level)  # without the shifts, which would look like modes
+        if len(several) == 0:
+            return {}
+        spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
+        return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
+    median, most, modes, step = repeats
+    shift = None if step is None else Shift(*step)
     if modes is not None:
-        apart = modes * float(np.median(runtime[good])) * (scale or 0) / UNITS["us"]
-        about = f"about {apart:,.0f} us ({modes:.2%})" if scale else f"{modes:.2%}"
+        about = f"{modes:.2%}"
+        if not graph.schema.maximized and graph.schema.unit is not None:
+            scale = UNITS[graph.schema.unit] / UNITS["us"]
+            apart = modes * float(np.median(graph.runtime[graph.runtime > 0])) * scale
+            about = f"about {apart:,.0f} us ({modes:.2%})"
         found.append(("modes", f"two modes {about} apart"))
     if shift is not None:
         found.append(("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
-    return {**_noise(spread), "modes": modes, "shift": shift}
-
-
-def _noise(spread: NDArray[np.float64]) -> dict[str, float]:
-    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
-
-
-def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None:
-    """Relative distance of two modes of runtimes of equal configs, if there are two.
-
-    Differences of successive runs of a config are then either small or about the distance. They are split in
-    two where the variance between the parts is largest (Otsu, 1979). Noise of one mode leaves less than 0.8
-    of the variance between the parts. `groups`, `logs` (n,): number of the config, logarithm of its runtime.
-    """
-    order = np.argsort(groups, kind="stable")
-    same = groups[order][1:] == groups[order][:-1]
-    steps = np.sort(np.abs(np.diff(logs[order])[same]))
-    if steps.size < MODES_PAIRS:
-        return None
-    steps = steps[: max(MODES_PAIRS, int(0.99 * steps.size))]  # a few outliers would be a part of their own
-    low = np.arange(1, steps.size) / steps.size
-    total = np.cumsum(steps)
-    below, above = total[:-1] / np.arange(1, steps.size), (total[-1] - total[:-1])
-    above = above / np.arange(steps.size - 1, 0, -1)
-    between = low * (1 - low) * (above - below) ** 2
-    cut = int(between.argmax())
-    variance = float(steps.var())
-    explained = variance > 0 and between[cut] >= MODES_EXPLAINED * variance
-    if explained and MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
-        return float(np.expm1(np.median(steps[cut + 1 :])))
-    return None
-
-
-def _shift(
-    rows: NDArray[np.int64], groups: NDArray[np.int64], logs: NDArray[np.float64]
-) -> tuple[Shift | None, NDArray[np.float64]]:
-    """Find the largest level shift of equal configs between neighbouring blocks; its level (n,) at each row.
-
-    The logarithm of a runtime is taken as the sum of what its config and what its block contribute, fitted by
-    Huber's robust regression. Blocks hold equally many of the repeated configs, in the order of the file.
-    `rows`, `groups`, `logs` (n,): row in the file (ascending), number of the config, log of its runtime.
-    """
-    count = min(BLOCKS, rows.size // BLOCK_ROWS)
-    if count < 2:
-        return None, np.zeros(rows.size)
-    block = np.arange(rows.size) * count // rows.size
-    _, group = np.unique(groups, return_inverse=True)
-    effect, covariance, linked, scale = _block_effects(group, block, count, logs)
-    best: Shift | None = None
-    for gap in (1, 2):  # a step within a block shows in full between its neighbours only
-        for i in range(count - gap):
-            j = i + gap
-            size = effect[j] - effect[i]
-            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-            error = float(np.sqrt(max(variance, 0.0)))
-            if not linked[i, j] or abs(size) <= max(SURE * error, scale, 1e-6):
-                continue
-            if best is None or abs(np.expm1(size)) > abs(best.size):
-                inside = np.flatnonzero(block == i + 1)
-                place = inside[0 if gap == 1 else inside.size // 2]
-                best = Shift(int(rows[place]), float(np.expm1(size)), error)
-    return best, np.zeros(rows.size) if best is None else effect[block]
-
-
-def _block_effects(
-    group: NDArray[np.int64], block: NDArray[np.int64], count: int, logs: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_], float]:
-    """Fit logs (n,) = config + block: effects (B,), their covariance, blocks that share configs, noise."""
-    number = int(group.max()) + 1
-    cell = group * count + block
-    weight = np.ones(logs.size)
-    for _ in range(12):
-        cells = np.bincount(cell, weight, number * count).reshape(number, count)
-        sums = cells.sum(1)
-        mean = np.bincount(group, weight * logs, number) / sums
-        laplacian = np.diag(cells.sum(0)) - cells.T @ (cells / sums[:, None])
-        right = np.bincount(block, weight * logs, count) - cells.T @ mean
-        inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
-        effect = inverse @ right
-        rest = logs - effect[block]
-        rest = rest - (np.bincount(group, weight * rest, number) / sums)[group]
-        freedom = max(0.05, 1.0 - (number + count) / logs.size)
-        scale = float(1.4826 * np.median(np.abs(rest)) / np.sqrt(freedom))
-        weight = np.minimum(1.0, 1.345 * scale / np.maximum(np.abs(rest), 1e-300)) if scale > 0 else weight
-        weight = np.maximum(weight, 1e-6)
-    linked = np.abs(laplacian) > 1e-9
-    for _ in range(6):  # reaches all of up to 32 blocks
-        linked = (linked.astype(np.int64) @ linked.astype(np.int64)) > 0
-    return effect, scale**2 * inverse, linked, scale
+    return {"noise_median": median, "noise_max": most, "modes": modes, "shift": shift}
 
 
 # --- many files ---------------------------------------------------------------------------------------------
@@ -433,7 +329,6 @@ def _block_effects(
 
 _One = Graph | str | bytes | os.PathLike[str] | Split
 Data = _One | Iterable[_One]
-_Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 
 def audit(
@@ -478,8 +373,7 @@ def audit(
     >>> tg.audit(tg.open_collection("options:xla:cpu").valid[0]).exclude
     []
     """
-    patterns = exclude_patterns(exclude)
-    sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]
+    sources = Split.of(_sources(data, max_bytes)).exclude(exclude).sources
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []
@@ -496,27 +390,13 @@ def audit(
     return Audit(graphs)
 
 
-def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
+def _sources(data: Any, max_bytes: int | None) -> Iterator[Source]:
     if isinstance(data, Graph):
-        yield data.name, data.collection, data.path, lambda: data
+        yield source_of(data)
     elif isinstance(data, (str, bytes, os.PathLike)):
-        path = Path(absolute(data))
-        files = [path]
-        if path.is_dir():
-            folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
-            files = [file for folder in folders for file in graph_files(folder)]
-        else:
-            os.stat(path)  # refuses a missing path before the work
-        if not files:
-            todo = "give the one that holds them, or download them with `tpugraphs download`"
-            text = f"no .npz files or packs in or below this folder; {todo}"
-            raise DataError(text, file=str(path), expected=".npz files", found="none")
-        for file in files:
-            for name, read in graphs_in(str(file), max_bytes):
-                yield name, collection_of(str(file)), str(file), read
-    elif isinstance(data, Split):  # its files, without reading them now
-        for i, name in enumerate(data.names):
-            yield name, data.collection, data.paths[i], lambda i=i: data[i]  # type: ignore[misc]
+        yield from sources_in(absolute(data), max_bytes, below=True)
+    elif isinstance(data, Split):
+        yield from data.sources  # whose files are not read now
     elif isinstance(data, Iterable):
         for part in data:
             yield from _sources(part, max_bytes)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, SupportsIndex, TypedDict, Unpack, overload
+from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
@@ -161,27 +161,6 @@ def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list
     return found if isinstance(found, list) else [found]
 
 
-def graphs_in(
-    path: str | os.PathLike[str], max_bytes: int | None = None
-) -> list[tuple[str, Callable[[], Graph]]]:
-    """Name the graphs of a file, each with a function that reads it.
-
-    A protocol buffer is read for its names; several kernels are kept then. One that cannot be read counts as
-    a graph, whose reader says why.
-    """
-    try:
-        graphs = load_all(path, max_bytes) if os.fspath(path).endswith(".pb") else []
-    except (DataError, OSError):
-        graphs = []
-    if len(graphs) < 2:
-        return [(file_stem(path), lambda: load(path, max_bytes))]
-    return [(graph.name, partial(_same, graph)) for graph in graphs]
-
-
-def _same(graph: Graph) -> Graph:
-    return graph
-
-
 def _limit(max_bytes: Any) -> int:
     """Return `max_bytes` as the core takes it."""
     if max_bytes is None:
@@ -272,11 +251,80 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
     return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
 
 
-class Split(Sequence[Graph]):
-    """The graphs of one split. A graph is read when it is asked for and not kept.
+class Source(NamedTuple):
+    """A graph that has not been read: what it is called, where it is from, and what reads it."""
 
-    Indexing reads one graph; slicing, :meth:`exclude` and ``+`` return another lazy split. `paths` are the
-    files in order of name, `collection` is the name of the collection.
+    name: str
+    collection: str | None
+    path: str | None
+    read: Callable[[], Graph]
+
+
+def sources_of(file: str | os.PathLike[str], max_bytes: int | None = None) -> list[Source]:
+    """List the graphs of a file.
+
+    A protocol buffer is read for their names; several kernels are kept then. A file that cannot be read
+    counts as a graph, whose reader raises the error.
+    """
+    path = os.fspath(file)
+    collection = collection_of(absolute(path))
+    try:
+        graphs = load_all(path, max_bytes) if path.endswith(".pb") else []
+    except (DataError, OSError):
+        graphs = []
+    if len(graphs) < 2:
+        return [Source(file_stem(path), collection, path, partial(load, path, max_bytes))]
+    return [source_of(graph, path) for graph in graphs]
+
+
+def source_of(graph: Graph, path: str | None = None) -> Source:
+    """Return a graph that is in memory as a source."""
+    return Source(graph.name, graph.collection, path or graph.path, partial(_same, graph))
+
+
+def _same(graph: Graph) -> Graph:
+    return graph
+
+
+def sources_in(
+    folder: str | os.PathLike[str], max_bytes: int | None = None, below: bool = False
+) -> list[Source]:
+    """List the graphs of a folder, or of one file; with `below`, those of the folders in it, too.
+
+    Raises
+    ------
+    DataError
+        A folder without graphs.
+    OSError
+        There is no such file or folder.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        os.stat(path)  # refuses a missing one before the work
+        return sources_of(path, max_bytes)
+    inner = sorted(one for one in path.rglob("*") if one.is_dir()) if below else []
+    files = [file for one in (path, *inner) for file in graph_files(one)]
+    if not files:
+        where = "in or below" if below else "in"
+        todo = "give the one that holds them, or download them with `tpugraphs download`"
+        text = f"no .npz files {where} this directory, and no packs; {todo}"
+        raise DataError(text, file=str(path), expected=".npz files", found="none")
+    return [source for file in files for source in sources_of(file, max_bytes)]
+
+
+def _only_graph(path: str, collection: str, max_bytes: int | None) -> Graph:
+    """Read a file of a collection, which holds one graph."""
+    graphs = load_all(path, max_bytes)
+    if len(graphs) != 1:
+        raise _structure("file", "one graph in every file of a collection", counted(len(graphs), "kernel"))
+    return graphs[0]._with(collection=collection)
+
+
+class Split(Sequence[Graph]):
+    """Graphs that are read when they are asked for, and not kept: a split of a collection, or files anywhere.
+
+    Indexing reads one graph; slicing, :meth:`exclude` and ``+`` return another lazy split. `collection` is
+    the name of the collection; of several, their names joined by plus signs.
 
     Parameters
     ----------
@@ -292,17 +340,45 @@ class Split(Sequence[Graph]):
         self, collection: str, paths: Iterable[str | os.PathLike[str]], max_bytes: int | None = None
     ) -> None:
         self.collection = collection
-        self.paths = [os.fspath(path) for path in paths]
-        self._of = [collection] * len(self.paths)  # every path's own collection
-        self._max_bytes = max_bytes
+        self.sources = [
+            Source(file_stem(path), collection, path, partial(_only_graph, path, collection, max_bytes))
+            for path in [os.fspath(path) for path in paths]
+        ]
+
+    @classmethod
+    def of(cls, sources: Iterable[Source], collection: str | None = None) -> Split:
+        """Make a split of graphs from anywhere.
+
+        Parameters
+        ----------
+        sources : iterable of Source
+            In the order of the split, as those in `sources` of another one.
+        collection : str, optional
+            Its name; by default those of the collections that the graphs are from.
+
+        Returns
+        -------
+        Split
+            A lazy one; no graph is read.
+        """
+        listed = list(sources)
+        known = dict.fromkeys(source.collection for source in listed if source.collection)
+        split = cls(" + ".join(known) if collection is None else collection, ())
+        split.sources = listed
+        return split
 
     @property
     def names(self) -> list[str]:
         """File names without ``.npz`` or ``.tgpack``."""
-        return [file_stem(path) for path in self.paths]
+        return [source.name for source in self.sources]
+
+    @property
+    def paths(self) -> list[str]:
+        """Files of the graphs; empty text where there is none."""
+        return [source.path or "" for source in self.sources]
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.sources)
 
     @overload
     def __getitem__(self, index: int) -> Graph: ...
@@ -311,35 +387,19 @@ class Split(Sequence[Graph]):
     def __getitem__(self, index: int | slice) -> Graph | Split:
         """One graph, or a lazy split of several."""
         if isinstance(index, slice):
-            return self._some(range(len(self))[index])
+            return self.of(self.sources[index], self.collection)
         if not isinstance(index, SupportsIndex):
             todo = "for a name: split[split.names.index(name)]"
             raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
-        graphs = load_all(self.paths[index], self._max_bytes)
-        if len(graphs) != 1:
-            raise _structure(
-                "file", "one graph in every file of a collection", counted(len(graphs), "kernel")
-            )
-        return graphs[0]._with(collection=self._of[index])
-
-    def _some(self, places: Iterable[int]) -> Split:
-        """Make a split of some of the graphs."""
-        chosen = [*places]
-        some = Split(self.collection, [self.paths[i] for i in chosen], self._max_bytes)
-        some._of = [self._of[i] for i in chosen]
-        return some
+        return self.sources[index].read()
 
     def __add__(self, other: Split) -> Split:
         """Join splits, of one collection or several, into a lazy one; a graph in both is there twice."""
         if not isinstance(other, Split):
             return NotImplemented
-        mine, theirs = _limit(self._max_bytes), _limit(other._max_bytes)
-        joined = Split(self.collection, self.paths + other.paths, max(mine, theirs))
-        joined._of = self._of + other._of
-        joined.collection = " + ".join(dict.fromkeys(joined._of))
-        return joined
+        return self.of(self.sources + other.sources)
 
-    def exclude(self, patterns: str | Iterable[str]) -> Split:
+    def exclude(self, patterns: str | Iterable[str] | None) -> Split:
         """Make a split without some graphs.
 
         Parameters
@@ -353,24 +413,22 @@ class Split(Sequence[Graph]):
         Split
             A lazy one, like this.
         """
-        patterns = exclude_patterns(patterns)
-        each = enumerate(zip(self.paths, self._of, strict=True))
-        return self._some(i for i, (path, own) in each if not excluded(file_stem(path), own, patterns))
+        listed = exclude_patterns(patterns)
+
+        def matches(source: Source, pattern: str) -> bool:
+            if pattern == corrupt.KEYWORD:
+                return corrupt.reason(source.name, source.collection) is not None
+            return fnmatchcase(source.name, pattern)
+
+        kept = (one for one in self.sources if not any(matches(one, pattern) for pattern in listed))
+        return self.of(kept, self.collection)
 
     def __repr__(self) -> str:
         return f"Split({self.collection!r}, {counted(len(self), 'graph')})"
 
 
-def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool:
-    """Whether the name of a graph matches one of the patterns; see :meth:`Split.exclude`."""
-    return any(
-        bool(corrupt.reason(name, collection)) if pattern == corrupt.KEYWORD else fnmatchcase(name, pattern)
-        for pattern in patterns
-    )
-
-
 def exclude_patterns(patterns: Any) -> list[str]:
-    """Patterns of ``exclude=``, or None, as a list. Raises ConfigError if they are not strings."""
+    """Return the patterns of ``exclude=``, or None, as a list; ConfigError if they are not strings."""
     if patterns is None:
         return []
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
@@ -448,9 +506,7 @@ class Collection:
                 continue
             size = sum(os.path.getsize(path) for path in split.paths if os.path.exists(path))
             rows.append((name, f"{len(split):,}", f"{size / 1e6:,.1f}"))
-            lists.append(markup.folded(f"graphs of {name}", markup.items(split.names[:_LISTED])))
-            if len(split) > _LISTED:
-                lists[-1] += markup.items([f"and {len(split) - _LISTED:,} more"])
+            lists.append(markup.folded(f"graphs of {name}", markup.items(split.names, _LISTED)))
         facts = {"folder": self.folder, "left out": ", ".join(self._exclude)}
         parts = (markup.table(("split", "graphs", "MB"), rows), *lists)
         return markup.card("Collection", self.name, "", facts, *parts)

@@ -12,6 +12,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 
 __all__ = ["KINDS", "Column", "Digit"]
@@ -124,9 +125,8 @@ class Digit:
 
     def __post_init__(self) -> None:
         title = _title("digit", self.name)
-        object.__setattr__(self, "values", plain(self.values))
-        if type(self.values) is not int or not 2 <= self.values <= MOST_DIGIT_VALUES:
-            raise ConfigError(f"{title}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}")
+        values = check_whole(f"{title}: values", self.values, 2, MOST_DIGIT_VALUES)
+        object.__setattr__(self, "values", values)
 
     def difference(self, other: Digit) -> str | None:
         """Describe the first difference from this digit to the other.
@@ -175,7 +175,7 @@ def refuse_rows(
 def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
     """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
 
-    `todo` says what to do about a row that is refused.
+    `todo` is the remedy that errors give.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
 
 
 def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
-    """Do the same for Python objects: the first value says which type all have."""
+    """Do the same for Python objects, which must all be of the type of the first."""
     values = objects([plain(value) for value in array.tolist()])
     first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):
@@ -241,7 +241,7 @@ def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
 
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
-    """Return values (n,) in the form in which they are stored."""
+    """Return values (n,) as numbers; those of a category as positions among its values, which are checked."""
     where = f"{where}: column"
     if column.kind == "category":
         known = {value: number for number, value in enumerate(column.values)}
@@ -254,25 +254,16 @@ def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) 
     if array.dtype.kind == "O":
         found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
         raise fail(column.name, f"numbers ({column.kind})", found, where=where)
-    wide: AnyArray = array.astype(np.float64)
-    check_values(where, column, wide, place)
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(wide.astype(np.float32))
-    refuse_rows(where, column.name, bad, wide, "a number that float32 can hold", place)
-    return wide
+    return array
 
 
-def check_values(where: str, column: Column, values: AnyArray, place: Place = in_row) -> None:
-    """Refuse stored values that the kind of the column rules out."""
-    if column.kind == "category":
-        bad = (values < 0) | (values >= len(column.values)) | (np.floor(values) != values)
-        expected = f"the position of a value, 0..{len(column.values) - 1}"
-    elif column.kind == "flag":
-        bad, expected = (values != 0) & (values != 1), "0 or 1"
-    elif column.kind == "log":
-        bad, expected = values < 0, "a number >= 0, as a log column has"
-    else:
-        return
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise fail(column.name, expected, f"{values[row]:g} in {place(row)}", where=where)
+def check_values(where: str, columns: Sequence[Column], values: AnyArray, place: Place = in_row) -> None:
+    """Refuse values (n, columns) of float32 or float64 that the kind of their column rules out."""
+    misfit = _core.column_misfit(tuple((column.kind, len(column.values)) for column in columns), values)
+    if misfit is not None:
+        row, number, expected = misfit
+        column = columns[number]
+        expected += f", 0..{len(column.values) - 1}" if column.kind == "category" else ""
+        raise fail(
+            column.name, expected, f"{values[row, number]:g} in {place(row)}", where=f"{where}: column"
+        )

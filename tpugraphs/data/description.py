@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from tpugraphs.data import corrupt
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import GROUPS, UNITS
+from tpugraphs.system import markup
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["counts", "describe", "format_description", "html_table", "judge"]
 
-_MORE = ", more is better"
-MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description says so
+MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description warns
 
 
 def counts(graph: Graph) -> dict[str, Any]:
@@ -48,28 +47,29 @@ def describe(graph: Graph) -> dict[str, Any]:
         field: str(value.dtype) for field, value in graph.fields().items() if hasattr(value, "dtype")
     }
     result["has_runtimes"] = graph.has_runtimes
-    summary, scale = _summary(graph), None if graph.schema.maximized else UNITS.get(graph.schema.unit or "")
+    schema, summary = graph.schema, _summary(graph)
+    scale = None if schema.maximized else UNITS.get(schema.unit or "")
     if summary is None or scale is None:
         result["runtime_ns"] = None
     else:
         result["runtime_ns"] = {key: value if scale == 1 else value * scale for key, value in summary.items()}
-    if graph.kind == "graph":
-        result["runtime"] = summary
-        result["failed_configs"] = graph.num_configs - len(graph.ran)
-        result["schema"] = graph.schema.to_dict()
+    result["runtime"] = summary
+    result["failed_configs"] = graph.num_configs - len(graph.ran)
+    if not schema.published:
+        result["schema"] = schema.to_dict()
     distinct = len(graph.distinct_configs()[0])
     result["distinct_configs"] = distinct
     result["distinct_share"] = distinct / graph.num_configs if graph.num_configs else None
-    opcodes = np.zeros(0, np.uint8) if graph.node_opcode is None else graph.node_opcode
-    result["opcodes"] = _top_opcodes(opcodes) if graph.kind != "graph" else {}
-    if graph.kind == "layout":
+    opcodes = graph.node_opcode if schema.hlo and graph.node_opcode is not None else np.zeros(0, np.uint8)
+    result["opcodes"] = _top_opcodes(opcodes)
+    if schema.hlo and schema.digits:
         result["configurable_opcodes"] = _top_opcodes(opcodes[graph.node_config_ids])
     ends = {"out": graph.edge_index[:, 0], "in": graph.edge_index[:, 1]}
     degrees = {key: np.bincount(nodes, minlength=graph.num_nodes) for key, nodes in ends.items()}
     result["degree"] = {key: {"mean": float(d.mean()), "max": int(d.max())} for key, d in degrees.items()}
     result["isolated_nodes"] = int(((degrees["out"] + degrees["in"]) == 0).sum())
     known = np.array([opcode_name(number) != "unknown" for number in range(256)])
-    unknown = 0 if graph.kind == "graph" else int((~known[opcodes]).sum())
+    unknown = int((~known[opcodes]).sum())
     why = corrupt.reason(graph.name, graph.collection)
     result["warnings"] = [text for _, text in judge(graph, distinct, MOSTLY_DUPLICATES)]
     result["warnings"] += [f"measurements of this graph are known to be corrupt: {why}"] if why else []
@@ -104,21 +104,14 @@ def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]
 def html_table(graph: Graph) -> str:
     """Small table for notebooks; every text is escaped."""
     rows = counts(graph)
-    summary, unit = _summary(graph), graph.schema.unit
-    if summary:
-        if graph.schema.maximized:
-            rows[unit or "value"] = _times(summary, 1.0, _MORE)
-        else:
-            scale, shown = (UNITS[unit] / UNITS["ms"], " ms") if unit else (1.0, "")
-            rows["runtime"] = _times(summary, scale, shown)
-    left = "style='text-align:left'"
-    cells = "".join(
-        f"<tr><th {left}>{html.escape(key.replace('_', ' '))}</th>"
-        f"<td {left}>{html.escape(f'{value:,}' if isinstance(value, int) else str(value))}</td></tr>"
+    if (summary := _summary(graph)) is not None:
+        label, times = _in_words(summary, graph.schema.unit, graph.schema.maximized)
+        rows[label] = times
+    facts = {
+        key.replace("_", " "): f"{value:,}" if isinstance(value, int) else value
         for key, value in rows.items()
-        if value is not None
-    )
-    return f"<table><caption>{type(graph).__name__}</caption>{cells}</table>"
+    }
+    return markup.card(type(graph).__name__, "", "", facts)
 
 
 def _summary(graph: Graph) -> dict[str, float] | None:
@@ -129,10 +122,15 @@ def _summary(graph: Graph) -> dict[str, float] | None:
     return {"min": value.min().item(), "median": float(np.median(value)), "max": value.max().item()}
 
 
-def _times(summary: Mapping[str, float], scale: float, shown: str) -> str:
-    """Put a summary of runtimes in words."""
+def _in_words(summary: Mapping[str, float], unit: str | None, maximized: bool) -> tuple[str, str]:
+    """Return what a summary is called, and its text: times in milliseconds where the unit is known."""
+    scale, shown = 1.0, ", unit not said"
+    if maximized:
+        shown = f" {unit or ''}".rstrip() + ", more is better"
+    elif unit:
+        scale, shown = UNITS[unit] / UNITS["ms"], " ms"
     times = " / ".join(f"{summary[key] * scale:.4g}" for key in ("min", "median", "max"))
-    return f"{times}{shown} (min / median / max)"
+    return "value" if maximized else "runtime", f"{times}{shown} (min / median / max)"
 
 
 def _top_opcodes(opcode: npt.NDArray[np.uint8], most: int = 10) -> dict[str, int]:
@@ -146,13 +144,11 @@ def format_description(description: Mapping[str, Any]) -> str:
     size = f"{counted(d['nodes'], 'node')}, {counted(d['edges'], 'edge')}, {counted(d['configs'], 'config')}"
     if "config_nodes" in d:
         size += f", {counted(d['config_nodes'], 'configurable node')}"
-    runtime, more = _times(d["runtime_ns"], 1 / UNITS["ms"], " ms") if d["runtime_ns"] else None, False
-    if not runtime and d.get("runtime"):
-        schema = d["schema"]
-        more = schema.get("direction") == "maximize"
-        unit = f" {schema['unit']}" if more and schema["unit"] else ""
-        runtime = _times(d["runtime"], 1.0, unit + _MORE if more else ", unit not said")
-    failed, share = d.get("failed_configs"), 100 * (d["distinct_share"] or 0)
+    schema = d.get("schema", {"unit": "ns"})  # published files do not hold theirs
+    label, runtime = "runtime", None
+    if d["runtime"]:
+        label, runtime = _in_words(d["runtime"], schema["unit"], schema.get("direction") == "maximize")
+    failed, share = d["failed_configs"], 100 * (d["distinct_share"] or 0)
     inward, outward = d["degree"]["in"], d["degree"]["out"]
     rows = [
         ("name", d["name"]),
@@ -160,9 +156,9 @@ def format_description(description: Mapping[str, Any]) -> str:
         ("collection", d["collection"] or "not known"),
         ("file", d["file"]),
         ("size", size),
-        ("value" if more else "runtime", runtime),
+        (label, runtime),
         ("failed configs", f"{failed:,}" if failed else None),
-        *_columns(d.get("schema", {})),
+        *_columns(schema),
         ("distinct configs", f"{d['distinct_configs']:,} ({share:.1f} %)" if share else None),
         ("opcodes", _counted(d["opcodes"])),
         ("configurable", _counted(d.get("configurable_opcodes", {}))),

@@ -31,21 +31,18 @@ def describe_nodes(graph: Graph) -> list[dict[str, Any]]:
     ``configurable`` is the place of the node among the configurable ones, or None.
     """
     places = {int(node): place for place, node in enumerate(graph.node_config_ids)}
-    nodes: list[dict[str, Any]] = []
+    nodes, hlo = list[dict[str, Any]](), graph.schema.hlo
     for number in range(graph.num_nodes):
         node: dict[str, Any] = {"opcode": None, "configurable": places.get(number)}
-        opcode = None if graph.node_opcode is None else int(graph.node_opcode[number])
-        if graph.kind != "graph" and opcode is not None:
-            node["opcode"] = opcode_name(opcode)
-            node.update(_hlo(graph.node_feat[number]))
-        elif opcode is not None:
-            node["opcode"] = str(opcode)
-        nodes.append(node)
+        if graph.node_opcode is not None:
+            opcode = int(graph.node_opcode[number])
+            node["opcode"] = opcode_name(opcode) if hlo else str(opcode)
+        nodes.append(node | (_hlo(graph.node_feat[number]) if hlo else {}))
     return nodes
 
 
 def _hlo(row: Any) -> dict[str, Any]:
-    """Shape and layout as XLA writes them; a size of 0 cannot be told from no dimension."""
+    """Shape and layout as XLA writes them; a size of 0 looks like no dimension."""
     kind = next((name for column, name in _TYPES.items() if row[column]), "?")
     sizes = [int(size) for size in row[_SIZES : _SIZES + SCHEMA["layout_digits"]] if size]
     shape = f"tuple of {int(row[_TUPLE])}" if kind == "tuple" else f"{kind}[{','.join(map(str, sizes))}]"

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import arrays
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
 from tpugraphs.errors import ConfigError
 
-__all__ = ["node_columns", "with_extra"]
+__all__ = ["any_fields", "node_columns", "with_extra"]
 
 Columns = Mapping[str, Any]
 
@@ -71,11 +72,11 @@ def with_extra(
     """
     if not isinstance(base, Graph):
         raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
-    said = {"node": node, "config": config, "graph": graph}
-    given: dict[str, Columns] = {group: {} if own is None else own for group, own in said.items()}
+    tables = {"node": node, "config": config, "graph": graph}
+    given: dict[str, Columns] = {group: {} if table is None else table for group, table in tables.items()}
     kinds = _checked(given, kinds)
     rows = {"node": base.num_nodes, "config": base.num_configs, "graph": None}
-    fields, groups = _fields(base), dict[str, Any]()
+    fields, groups = any_fields(base), dict[str, Any]()
     for group in GROUPS:
         found, added = _columns(group, given[group], rows[group], kinds)
         groups[group] = (*getattr(base.schema, group), *added)
@@ -120,18 +121,17 @@ def _columns(
     return np.stack(found, -1) if found else np.zeros((*shape, 0), np.float32), columns
 
 
-def _fields(base: Graph) -> dict[str, Any]:
-    """Return what the constructor of a graph of any schema takes, without the schema."""
+def any_fields(base: Graph) -> dict[str, Any]:
+    """Return the arguments, but for the schema, that make a graph of any schema out of this one.
+
+    Opcodes beyond those of its schema become 0, and runtimes of tile graphs are over their normalizers.
+    """
     names = (*Graph._SAVED, "name", "collection", "path")
-    fields: dict[str, Any] = {name: getattr(base, name, None) for name in names}
-    fields["about"] = dict(base.about)
+    fields: dict[str, Any] = {name: getattr(base, name, None) for name in names} | {"about": dict(base.about)}
     if base._digits.shape[2] == 0:
         fields["node_config_ids"] = fields["node_config_feat"] = None
     if isinstance(base, TileGraph):
-        fields["runtime"] = np.asarray(base.runtime, np.float64)
-        if base.has_runtimes:
-            fields["runtime"] = base.runtime / base.config_runtime_normalizers
-    most = base.schema.opcodes
-    if most is not None and base.kind != "graph" and base.node_opcode is not None:
-        fields["node_opcode"] = np.where(base.node_opcode < most, base.node_opcode, 0)
+        fields["runtime"] = relative_runtimes(base)
+    if base.schema.opcodes is not None and base.node_opcode is not None:
+        fields["node_opcode"] = np.where(base.node_opcode < base.schema.opcodes, base.node_opcode, 0)
     return fields

@@ -76,7 +76,7 @@ def from_frame(
     config : str or list of str
         Columns that describe a configuration.
     group : str or list of str
-        Columns that say which problem a row belongs to; none: the table is one problem.
+        Columns whose values identify the problem of a row; none: the table is one problem.
     features : str or list of str
         Columns that describe the problem, such as its sizes or the device; one value per problem.
     runtime : str or None
@@ -99,7 +99,7 @@ def from_frame(
         Opcodes of the nodes.
     unit : {"ns", "us", "ms", "s"} or str, optional
         Unit of the run times, or the column that holds it, which must hold one unit only. By default the end
-        of the column's name decides: ``ms`` and ``time_ms`` mean milliseconds, ``time`` says nothing.
+        of the column's name decides: ``ms`` and ``time_ms`` mean milliseconds, ``time`` leaves it open.
     kinds : dict of str to str, optional
         Column to ``"number"``, ``"log"``, ``"category"`` or ``"flag"``.
     schema : Schema, optional
@@ -157,7 +157,7 @@ def from_frame(
     _check_roles(roles, by_node)
     if schema is not None:
         if kinds:
-            raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
+            raise ConfigError("kinds: expected kinds, or a schema, which holds them, found both")
         by_node = _fitted(schema, roles, by_node)
     maximize = _direction(direction, schema, runtime, unit) == "maximize"
     text = maximize and (unit == runtime or unit not in (_listed(table) or ()))
@@ -188,21 +188,21 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
     return listed
 
 
-def _direction(said: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
-    """Return the direction that holds, with a warning if it was not said and the names say another one."""
-    if said is not None and said not in DIRECTIONS:
-        raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {said!r:.60}")
+def _direction(given: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
+    """Return the direction that holds; warn if none is given and a name suggests that more is better."""
+    if given is not None and given not in DIRECTIONS:
+        raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {given!r:.60}")
     known = None if schema is None else schema.direction
-    if said is not None and known not in (None, said):
-        raise ConfigError(f"direction: expected {known!r}, as in the schema, found {said!r}")
+    if given is not None and known not in (None, given):
+        raise ConfigError(f"direction: expected {known!r}, as in the schema, found {given!r}")
     rates = [name for name in (runtime, unit) if is_rate(name)]
-    if said is None and known != "maximize" and rates:
+    if given is None and known != "maximize" and rates:
         warnings.warn(
             f"runtime: less is taken as better, though {rates[0]!r} looks like a quantity of which more is: "
             "give direction='maximize', or direction='minimize' if less is better",
             stacklevel=3,
         )
-    return said or known or "minimize"
+    return given or known or "minimize"
 
 
 def _check_roles(roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]]) -> None:
@@ -336,30 +336,27 @@ class _Rows:
             self.runtime = None if self.runtime is None else 1 / self.runtime
             self.repeats = [1 / several for several in self.repeats]
 
-    def unit(self, said: str | None, schema: Schema | None, maximize: bool) -> str | None:
-        """Find the unit of what was measured; DataError for two."""
+    def unit(self, given: str | None, schema: Schema | None, maximize: bool) -> str | None:
+        """Return the unit by the name of the column, the argument or the schema; DataError for two."""
         known = None if schema is None else schema.unit
         if self.runtime is None:
-            return known if schema is not None else said if maximize or said in UNITS else None
+            return known if schema is not None else given if maximize or given in UNITS else None
+        if self.unit_column is not None:
+            units = self.typed(self.unit_column)
+            todo = "convert the run times to one unit"
+            self.one_value(self.unit_column, units, np.arange(self.count), "one unit for all", todo)
+            given = plain(units[0])
+            if given not in UNITS and not maximize:
+                raise fail("unit", f"one of {', '.join(UNITS)}", repr(given), "convert the run times")
         (name,) = self.roles["runtime"]
         ending = name.rpartition("_")[2]
-        found = ending if ending in UNITS else None
-        if maximize:
-            found = None if said or known else name
-        if self.unit_column is not None:
-            said = self.unit_column
-            units = self.typed(said)
-            todo = "convert the run times to one unit"
-            self.one_value(said, units, np.arange(self.count), "one unit for all", todo)
-            said = plain(units[0])
-            if said not in UNITS and not maximize:
-                raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
-        for other, where in ((said, "unit="), (known, "schema=")):
+        found = ending if ending in UNITS and not maximize else None
+        for other, where in ((given, "unit="), (known, "schema=")):
             if other is not None and found is not None and other != found:
                 expected = f"run times in {other}, as {where} says"
-                raise _refuse(name, expected, f"in {found}", "convert them or correct what is said")
+                raise _refuse(name, expected, f"in {found}", "convert them or correct the unit")
             found = found or other
-        return found
+        return name if maximize and found is None else found
 
 
 def _listed(table: Any) -> list[Any] | None:

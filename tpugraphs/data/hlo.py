@@ -24,7 +24,7 @@ from tpugraphs.data.collections import DEFAULT_MAX_BYTES, file_stem
 from tpugraphs.data.columns import Column
 from tpugraphs.data.digits import Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
-from tpugraphs.data.schema import LAYOUT, TILE
+from tpugraphs.data.schema import LAYOUT, TILE, spelled
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute
@@ -96,7 +96,7 @@ def read_bytes(
     name : str
         Of the graph; with several kernels, what the names of theirs begin with.
     max_bytes, padding, extra
-        As in :func:`read`, which says what is raised and warned, too.
+        As in :func:`read`; so are errors and warnings.
 
     Returns
     -------
@@ -238,24 +238,16 @@ def _wide_graph(path: str | None, name: str, program: dict[str, Any], fields: di
     return Graph(**fields, schema=schema, name=name, collection=collection_of(path or ""), path=path)
 
 
-def _extra_columns() -> tuple[Column, ...]:
-    """Name the extra columns as the third place did, in alphabetical order, then those of operands."""
-    widths = {
-        "collapsed_slice_dims": 3, "gather_slice_sizes": 5, "has_dynamic_com": 1, "index_vector_dim": 1,
-        "indices_are_sorted": 1, "is_root_of_com": 1, "lhs_batch_dimensions": 3,
-        "lhs_contracting_dimensions": 3, "offset_dims": 3, "rhs_batch_dimensions": 3,
-        "rhs_contracting_dimensions": 3, "start_index_map": 3,
-    }  # fmt: skip
-    names = [f"{name}_{i}" if n > 1 else name for name, n in widths.items() for i in range(n)]
-    shape = [f"shape_dimension_{i}" for i in range(6)] + ["shape_dimension_sum", "shape_dimension_product"]
-    return tuple(
-        Column(name) for name in [*names, *(f"operand_{k}_{name}" for k in (0, 1) for name in shape)]
-    )
-
-
+# As the third place named them, in alphabetical order, then those of operands.
+_EXTRA = """
+    collapsed_slice_dims_[3] gather_slice_sizes_[5] has_dynamic_com index_vector_dim indices_are_sorted
+    is_root_of_com lhs_batch_dimensions_[3] lhs_contracting_dimensions_[3] offset_dims_[3]
+    rhs_batch_dimensions_[3] rhs_contracting_dimensions_[3] start_index_map_[3]
+    operand_0_shape_dimension_[6 sum product] operand_1_shape_dimension_[6 sum product]
+"""
 # One opcode more than in embeddings: any that the reader knows can occur.
 EXTRA_LAYOUT, _EXTRA_TILE = (
-    replace(schema, node=(*schema.node, *_extra_columns()), opcodes=_core.SCHEMA["opcodes"] + 1)
+    replace(schema, node=(*schema.node, *map(Column, spelled(_EXTRA))), opcodes=_core.SCHEMA["opcodes"] + 1)
     for schema in (LAYOUT, TILE)
 )
 

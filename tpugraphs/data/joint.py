@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tpugraphs.data.extra import any_fields
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, Column, Schema
 from tpugraphs.errors import ConfigError
@@ -48,22 +50,10 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     """
     if not isinstance(graph, (LayoutGraph, TileGraph)):
         raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")
+    fields = any_fields(graph) | {"runtime": relative_runtimes(graph)}
     configs = np.zeros((graph.num_configs, len(JOINT.config)), np.float32)
-    runtime = np.asarray(graph.config_runtime, np.float64)
     if isinstance(graph, TileGraph):
         configs[:, :-1], configs[:, -1] = graph.config_feat, 1
-        if graph.has_runtimes:  # normalizers of others may be 0
-            runtime = runtime / graph.config_runtime_normalizers
-    nowhere = np.zeros((graph.num_configs, 0, len(JOINT.digits)), np.int8)
-    return Graph(
-        node_feat=graph.node_feat,
-        node_opcode=graph.node_opcode,
-        edge_index=graph.edge_index,
-        config_feat=configs,
-        node_config_ids=np.zeros(0, np.int64) if isinstance(graph, TileGraph) else graph.node_config_ids,
-        node_config_feat=nowhere if isinstance(graph, TileGraph) else graph.config_digits,
-        runtime=runtime,
-        schema=JOINT,
-        name=graph.name,
-        collection=graph.collection,
-    )
+        nowhere = np.zeros((graph.num_configs, 0, len(JOINT.digits)), np.int8)
+        fields |= {"node_config_ids": np.zeros(0, np.int64), "node_config_feat": nowhere}
+    return Graph(**fields | {"config_feat": configs}, schema=JOINT)

@@ -30,7 +30,7 @@ def family(graph: Graph) -> str:
     """Family of a program by its name: an architecture of `ARCHITECTURES`, or else the first word.
 
     ``"small_bert_L-2_H-768_batch_size_16_test"`` is of the family ``"bert"``, ``"magenta_dynamic"`` of
-    ``"magenta"``. Names that are hashes, as those of published test files, say nothing: each is a family.
+    ``"magenta"``. Names that are hashes, as those of published test files, are a family each.
 
     Parameters
     ----------

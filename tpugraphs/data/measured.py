@@ -1,4 +1,4 @@
-"""Whether the runtimes of a graph are measurements: one judgement for fits and for reports."""
+"""Runtimes of a graph: whether they are measurements, and in what form those of one graph compare."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.published import TileGraph
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import plural
 
-__all__ = ["require_measured"]
+__all__ = ["relative_runtimes", "require_measured"]
+
+
+def relative_runtimes(graph: Graph) -> NDArray[np.float64]:
+    """Return the runtimes (C,) of a graph; those of a measured tile graph over their normalizers."""
+    runtimes = graph.runtime.astype(np.float64)
+    if not isinstance(graph, TileGraph) or not graph.has_runtimes:  # normalizers of others may be 0
+        return runtimes
+    return runtimes / graph.config_runtime_normalizers
 
 
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
     """Raise DataError unless all configs in `rows` (n,) of a graph ran and have runtimes above 0.
 
-    `purpose` says what cannot be done otherwise, as ``"nothing can be learnt"``; `remedy` what to do about a
-    graph that was not measured.
+    `purpose` is the consequence, such as ``"nothing can be learnt"``; `remedy`, what to do about a graph that
+    was not measured.
     """
     runtimes, unit = graph.runtime, "" if graph.schema.maximized else graph.schema.unit or ""
     ran = np.ones(runtimes.size, np.bool_) if graph.valid is None else graph.valid

@@ -1,4 +1,4 @@
-"""Public files of others, which the package reads but does not hold: found in a data folder, or downloaded.
+"""Public files that the package reads but does not ship: found in a data folder, or downloaded.
 
 Each is known by its SHA-256. A file with another digest is never read, wherever it comes from.
 """
@@ -88,7 +88,7 @@ def _digest(path: Path) -> str:
 
 
 def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
-    """Return where a public file is; if it is nowhere, download it into the data folder and say so on stderr.
+    """Return where a public file is; if it is nowhere, download it into the data folder, with a notice.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from tpugraphs import _core
 from tpugraphs.data import formats
 from tpugraphs.data.arrays import fail, naming, refuse, with_file
 from tpugraphs.data.digits import CodedDigits, Digits
-from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
+from tpugraphs.data.published import KINDS, Graph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
@@ -32,7 +32,6 @@ __all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
 #: Ending of packs.
 SUFFIX = ".tgpack"
-KINDS: dict[str, type[Graph]] = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
 Origin = tuple[int, int, int]
 
 

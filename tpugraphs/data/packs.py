@@ -7,20 +7,17 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import naming, with_file
-from tpugraphs.data.collections import file_stem, graphs_in, load_all
+from tpugraphs.data.collections import file_stem, load_all, sources_of
 from tpugraphs.data.packfile import (
     SUFFIX,
-    Origin,
     Pack,
     is_pack,
     made_from,
@@ -29,14 +26,14 @@ from tpugraphs.data.packfile import (
     write,
     write_pack,
 )
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import absolute, locked, no_memory
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
-_Item = TypeVar("_Item")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no later file would fare better
 _SPARE = 16 << 20  # bytes of the disk that are left alone
 _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
@@ -83,19 +80,21 @@ class PackReport:
 
 @dataclass
 class _Job:
-    source: str
-    place: int  # of the graph in the source
-    target: str
-    size: int  # of the source
-    need: int  # bytes of the pack, about
-    origin: Origin
-    done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
-    digits: int = 1  # that there are, once it is known
-    shown: int = 0
+    """A pack to make, to make again if it is damaged, or only to look through."""
 
-    def megabytes(self) -> int:
-        """Of the source that are dealt with."""
-        return int(self.size * min(1.0, int(self.done[0]) / self.digits) / 1e6)
+    target: str
+    source: str | None = None  # None: what the pack was made from is not here
+    place: int = 0  # of the graph in the source
+    fresh: bool = True  # the pack is there, and of this source
+    size: int = 0  # bytes of the source
+    need: int = 0  # bytes of the pack, about
+    done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))  # digits; 1: stop
+    digits: int = 1  # that there are, once it is known
+
+    @property
+    def dealt_with(self) -> int:
+        """Bytes of the source."""
+        return int(self.size * min(1.0, int(self.done[0]) / self.digits))
 
 
 def pack_tree(
@@ -140,9 +139,8 @@ def pack_tree(
         Not enough space, or a folder that cannot be written to.
     """
     began, report = time.monotonic(), PackReport()
-    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
-        raise ConfigError(f"jobs: expected at least 1, got {jobs!r}")
-    root, threads = absolute(folder), jobs or _core.get_num_threads()
+    root = absolute(folder)
+    threads = _core.get_num_threads() if jobs is None else check_whole("jobs", jobs, 1)
     sources, packs = _files_below(root)
     base = os.path.dirname(root) if os.path.isfile(root) else root
     to = base if out is None else absolute(out)
@@ -156,18 +154,13 @@ def pack_tree(
             for name in os.listdir(place):
                 if _UNFINISHED.fullmatch(name):  # left behind by a killed run; the lock is held
                     os.unlink(os.path.join(place, name))
-        there = sorted({*packs, *filter(os.path.exists, targets)})
-        checked = _verify_all(threads, there, verbose) if verify else {}
-        todo = _todo(targets, checked, report)
-        _check_space(to, todo)
-        _pack_all(threads, todo, report, verbose)
-        if verify:
-            made = list(filter(os.path.exists, (job.target for job in todo)))
-            checked |= _verify_all(threads, made, verbose)
-            report.verified = sum(error is None for error in checked.values())
-            for path, error in checked.items():
-                if error is not None:
-                    report.fail(path, error)
+        alone = [_Job(path, size=os.path.getsize(path)) for path in packs if verify and path not in targets]
+        if not targets and not alone:
+            text = "no .npz files below this folder, and no .pb files; give the one that holds them"
+            raise DataError(text, expected=".npz files", found="none")
+        todo = [*_todo(targets, report), *alone]
+        _check_space(to, sum(job.need for job in todo))
+        _run(threads, todo, verify, report, verbose)
     report.seconds = time.monotonic() - began
     return report
 
@@ -192,54 +185,21 @@ def _stem(path: str) -> str:
 def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
     """Packs of the graphs in a file, each with the file and the graph's place there."""
     folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
-    names = [name for name, _ in graphs_in(path)]
+    names = [source.name for source in sources_of(path)]
     return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
 
 
-def _verified(path: str) -> None:
-    pack = Pack(path)
-    try:
-        pack.check()
-    finally:
-        pack.release()
-
-
-def _verify_all(threads: int, paths: list[str], verbose: bool | None) -> dict[str, Exception | None]:
-    """Say what is wrong with each pack, None where nothing is."""
-    result: dict[str, Exception | None] = {}
-    with Progress(len(paths), "verifying", "file", verbose) as bar:
-
-        def note(path: str, error: BaseException | None) -> None:
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            result[path] = error
-            bar.update(1)
-
-        _run(threads, _verified, paths, note)
-    return result
-
-
-def _todo(
-    targets: dict[str, tuple[str, int]], checked: dict[str, Exception | None], report: PackReport
-) -> list[_Job]:
-    """List what is to be packed, the largest first; damaged packs with a source go out of `checked`."""
-    if not targets and not checked:
-        text = "no .npz files below this folder, and no .pb files; give the one that holds them"
-        raise DataError(text, expected=".npz files", found="none")
+def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]:
+    """List the packs of sources that can be opened, those to be made first, the largest before others."""
     todo = []
     for target, (source, place) in targets.items():
         try:
             with naming(source):
-                if checked.get(target) is None and _up_to_date(target, source):
-                    report.skipped += 1
-                    continue
-                origin, need = origin_of(source)
+                size = 0 if place else os.path.getsize(source)  # a file of several kernels counts once
+                fresh = _up_to_date(target, source)
+                todo.append(_Job(target, source, place, fresh, size, 0 if fresh else origin_of(source)[1]))
         except (DataError, OSError) as error:
             report.fail(source, error)
-        else:
-            size = origin[0] if place == 0 else 0  # of kernels of one file it is counted once
-            todo.append(_Job(source, place, target, size, need, origin))
-            checked.pop(target, None)
     return sorted(todo, key=lambda job: -job.need)
 
 
@@ -250,9 +210,9 @@ def _up_to_date(target: str, source: str) -> bool:
         return False  # damaged or of another version: made again
 
 
-def _check_space(folder: str, todo: list[_Job]) -> None:
-    need, free = sum(job.need for job in todo), shutil.disk_usage(folder).free
-    if todo and need + _SPARE > free:
+def _check_space(folder: str, need: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if need and need + _SPARE > free:
         raise OSError(
             errno.ENOSPC,
             f"packing needs about {need / 1e6:,.0f} MB and {_SPARE / 1e6:.0f} MB to spare, {free / 1e6:,.0f} "
@@ -261,78 +221,88 @@ def _check_space(folder: str, todo: list[_Job]) -> None:
         )
 
 
-def _pack_one(job: _Job) -> None:
-    graph = load_all(job.source)[job.place]
-    if graph.kind == "layout":
-        job.digits = max(1, graph.node_config_feat.size)
+def _bring_up(job: _Job, verify: bool) -> None:
+    """Make a pack unless it is fresh, and with `verify` undamaged."""
     if job.done[1]:
         raise KeyboardInterrupt
-    try:
-        write_pack(job.target, graph, job.origin, job.done)
-    except DataError as error:
-        raise with_file(error, job.source) from None
-    now = os.stat(job.source)
-    if (now.st_size, now.st_mtime_ns) != job.origin[:2]:
-        os.unlink(job.target)
-        raise DataError("file: changed while it was packed; run tpugraphs pack again", file=job.source)
+    if job.fresh and verify:
+        try:
+            _verify(job.target)
+        except (DataError, OSError):
+            if job.source is None:
+                raise
+            job.fresh = False
+    if not job.fresh:
+        _pack(job)
+        if verify:
+            _verify(job.target)
     job.done[0] = job.digits
 
 
-def _pack_all(threads: int, todo: list[_Job], report: PackReport, verbose: bool | None) -> None:
-    """Pack them in parallel. What is wrong with one file is noted, a full disk ends the work."""
+def _verify(path: str) -> None:
+    pack = Pack(path)
+    try:
+        pack.check()
+    finally:
+        pack.release()
+
+
+def _pack(job: _Job) -> None:
+    assert job.source is not None
+    origin, _ = origin_of(job.source)
+    graph = load_all(job.source)[job.place]
+    if graph.kind == "layout":
+        job.digits = max(1, graph.node_config_feat.size)
+    try:
+        write_pack(job.target, graph, origin, job.done)
+    except DataError as error:
+        raise with_file(error, job.source) from None
+    now = os.stat(job.source)
+    if (now.st_size, now.st_mtime_ns) != origin[:2]:
+        os.unlink(job.target)
+        raise DataError("file: changed while it was packed; run tpugraphs pack again", file=job.source)
+
+
+def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbose: bool | None) -> None:
+    """Do the jobs in threads, by the core without the GIL. Errors are noted; a full disk ends the work.
+
+    Ctrl-C is for the main thread, which shows progress and stops the others when it is interrupted.
+    """
     full: list[OSError] = []
-    with Progress(sum(int(job.size / 1e6) for job in todo), "packing", "MB", verbose) as bar:
 
-        def tick() -> None:
-            for job in todo:
-                now = job.megabytes()
-                if now > job.shown:
-                    bar.update(now - job.shown)
-                    job.shown = now
+    def stop() -> None:
+        for job in todo:
+            job.done[1] = 1
 
-        def stop() -> None:
-            for job in todo:
-                job.done[1] = 1
-
-        def note(job: _Job, error: BaseException | None) -> None:
-            if error is None:
+    def note(job: _Job, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            full.append(error)
+            stop()
+        elif error is not None:
+            if not isinstance(error, KeyboardInterrupt):
+                report.fail(job.source or job.target, error)
+        else:
+            report.verified += verify
+            report.skipped += job.fresh and job.source is not None
+            if not job.fresh:
                 report.packed += 1
                 report.bytes_in += job.size
                 report.bytes_out += os.path.getsize(job.target)
-            elif isinstance(error, OSError) and error.errno in _FULL:
-                full.append(error)
-                stop()
-            elif not isinstance(error, KeyboardInterrupt):
-                report.fail(job.source, error)
 
-        _run(threads, _pack_one, todo, note, tick, stop)
+    size, executor = sum(job.size for job in todo), ThreadPoolExecutor(threads, "pack")
+    with Progress(size, "packing", "B", verbose) as bar:
+        try:
+            waiting = {executor.submit(_bring_up, job, verify): job for job in todo}
+            while waiting:
+                done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+                bar.move(sum(job.dealt_with for job in todo), size)
+                for future in done:
+                    note(waiting.pop(future), future.exception())
+        except BaseException:
+            stop()
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
     if full:
         after = f"after {counted(report.packed, 'file')}: make room and run the same command, which resumes"
         raise OSError(full[0].errno, f"{full[0].strerror} {after}", full[0].filename)
-
-
-def _run(
-    threads: int,
-    work: Callable[[_Item], None],
-    items: Sequence[_Item],
-    note: Callable[[_Item, BaseException | None], None],
-    tick: Callable[[], None] = lambda: None,
-    stop: Callable[[], None] = lambda: None,
-) -> None:
-    """Work on items in threads, by the core without the GIL, and `note` each with its error when it is done.
-
-    Ctrl-C is for the main thread, which calls `tick` now and then, and `stop` when it is interrupted.
-    """
-    executor = ThreadPoolExecutor(threads, "pack")
-    try:
-        waiting: dict[Future[None], _Item] = {executor.submit(work, item): item for item in items}
-        while waiting:
-            done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            tick()
-            for future in done:
-                note(waiting.pop(future), future.exception())
-    except BaseException:
-        stop()
-        raise
-    finally:
-        executor.shutdown(cancel_futures=True)

@@ -198,3 +198,7 @@ class TileGraph(_Published):
         """None per node: configs are features."""
         shape = (self.num_configs, 0, 0)
         return Digits(shape, np.zeros(shape, np.int8), values=())
+
+
+#: Kind -> class, as packs and PyTorch Geometric name it.
+KINDS: dict[str, type[Graph]] = {one.kind: one for one in (Graph, LayoutGraph, TileGraph)}

@@ -164,7 +164,7 @@ def sample(name: str, download: bool = True) -> Graph:
 
     Their files (2 MB) are looked for in the data folder, which is ``TPUGRAPHS_DATA`` or
     ``~/data/tpugraphs``, and in the folders in it. One that is not there is downloaded from GitHub to
-    ``samples`` in the data folder, which is said on stderr; the version and the SHA-256 are fixed.
+    ``samples`` in the data folder, with a notice on stderr; the version and the SHA-256 are fixed.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """What the columns of a graph mean: :class:`Schema`, and those of TpuGraphs, :data:`LAYOUT`, :data:`TILE`.
 
-A schema names every column of a graph and says of which kind it is. A ranker keeps the schema it was trained
+A schema gives the name and the kind of every column of a graph. A ranker keeps the schema it was trained
 on and refuses graphs that do not fit it. In arrays a category is stored as its position in ``values``, a flag
 as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands for "not set".
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
+from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, typed
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.texts import parsed
 from tpugraphs.system.words import counted
 
@@ -60,7 +61,7 @@ class Schema:
     opcodes : int or None
         Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
     unit : {"ns", "us", "ms", "s"} or None
-        Unit of the runtimes; None: not said. With ``direction="maximize"`` any text, such as ``"gflops"``.
+        Unit of the runtimes; None: not known. With ``direction="maximize"`` any text, such as ``"gflops"``.
     direction : {"minimize", "maximize"}
         ``"maximize"``: of what was measured, in that unit, more is better, and the runtimes of graphs are
         1 / value. So smaller runtimes are better in any case, and their ratios are those of the values.
@@ -82,10 +83,8 @@ class Schema:
         for group in GROUPS:
             object.__setattr__(self, group, _columns(group, getattr(self, group), Column, _MOST_COLUMNS))
         object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, _NUMBERS["most_digits"]))
-        opcodes = plain(self.opcodes)
-        object.__setattr__(self, "opcodes", opcodes)
-        if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
-            raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
+        if self.opcodes is not None:
+            object.__setattr__(self, "opcodes", check_whole("opcodes", self.opcodes, 1, 256))
         if self.direction not in DIRECTIONS:
             raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {self.direction!r}")
         text = isinstance(self.unit, str) and 0 < len(self.unit) <= _LONGEST_UNIT and self.unit.isprintable()
@@ -101,6 +100,21 @@ class Schema:
         """Whether more is better of what was measured."""
         return self.direction == "maximize"
 
+    @property
+    def published(self) -> bool:
+        """Whether it is that of the published layout or tile files, which do not hold it."""
+        return self in (LAYOUT, TILE)
+
+    @property
+    def metric(self) -> str:
+        """Metric of rankings of such graphs by default: ``"top5"`` of tile graphs, else ``"tau"``."""
+        return "top5" if self == TILE else "tau"
+
+    @property
+    def hlo(self) -> bool:
+        """Whether nodes are instructions of HLO: described, and with opcodes numbered, as in TpuGraphs."""
+        return self.opcodes is not None and self.node[: len(LAYOUT.node)] == LAYOUT.node
+
     @classmethod
     def infer(
         cls,
@@ -115,7 +129,7 @@ class Schema:
     ) -> Schema:
         """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
 
-        Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
+        Every column is a number, and a digit has as many values as occur: float arrays hold no more.
         Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on, unless they have
         names. Tables have types, too, so :func:`tpugraphs.from_frame` infers more.
 
@@ -269,8 +283,8 @@ class Schema:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, unless they have other names, and its values must be possible for them. With
-        `runtimes`, which says that they will be read, their unit must be the same.
+        those of this schema, unless they have other names, and its values must be possible for them. If its
+        `runtimes` will be read, their unit must be the same.
 
         Parameters
         ----------
@@ -312,10 +326,8 @@ class Schema:
             Such a value, naming graph, column and row.
         """
         for group, array in arrays.items():
-            columns: tuple[Column, ...] = () if array is None else getattr(self, group)
-            for place, column in enumerate(columns):
-                where = f"graph {name!r}: {group}_feat: column"
-                check_values(where, column, np.atleast_2d(np.asarray(array))[:, place])
+            if array is not None:
+                check_values(f"graph {name!r}: {group}_feat", getattr(self, group), np.atleast_2d(array))
 
     def encode(
         self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
@@ -349,10 +361,11 @@ class Schema:
         lengths = sorted({len(array) for array in arrays})
         if len(lengths) > 1:
             raise fail(where, "columns of one length", f"{', '.join(map(str, lengths))} rows")
-        result = np.zeros((lengths[0] if lengths else 0, len(columns)), np.float32)
+        values = np.zeros((lengths[0] if lengths else 0, len(columns)))
         for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            result[:, number] = encoded(where, column, array, place)
-        return result
+            values[:, number] = encoded(where, column, array, place)
+        check_values(where, columns, values, place)
+        return values.astype(np.float32)
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
         """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
@@ -510,8 +523,8 @@ def _does_not_fit(difference: str, where: str = "", file: str | None = None) -> 
 
 def write_schema(schema: Schema, about: Mapping[str, Any]) -> NDArray[np.uint8]:
     """Write a schema, and what is known about the measurements, as the bytes that stand in a file."""
-    told = {"about": about} if about else {}
-    text = json.dumps({"format": FORMAT, "schema": schema.to_dict(), **told}, separators=(",", ":"))
+    content = {"format": FORMAT, "schema": schema.to_dict()} | ({"about": about} if about else {})
+    text = json.dumps(content, separators=(",", ":"))
     return np.frombuffer(text.encode(), np.uint8)
 
 
@@ -545,42 +558,38 @@ def check_about(about: Any) -> dict[str, Any]:
 # --- TpuGraphs ----------------------------------------------------------------------------------------------
 
 
-def _published_nodes() -> tuple[Column, ...]:
-    """Name the node features in the order of the published data."""
-    types = "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token".split()
-    window = "size stride padding_low padding_high window_dilation base_dilation".split()
-
-    def several(name: str, count: int, *more: str) -> list[str]:
-        return [f"{name}_{i}" for i in range(count)] + [f"{name}_{word}" for word in more]
-
-    names = ["is_root", "zero", *(f"element_type_{name}" for name in types)]
-    names += [*several("shape_dimension", 6, "sum", "product"), "tuple_shapes", "parameter_number"]
-    names += several("dimensions", 6)
-    for name in window:
-        names += several(f"window_{name}", 6, "sum", "product")
-    names += several("window_reversal", 6, "true_count", "false_count")
-    names += ["conv_input_batch", "conv_input_feature", *several("conv_input_spatial", 4)]
-    names += ["conv_kernel_input_feature", "conv_kernel_output_feature", *several("conv_kernel_spatial", 4)]
-    names += ["conv_output_batch", "conv_output_feature", "feature_group_count", "batch_group_count"]
-    for name in ("slice_start", "slice_stride", "slice_limit", "dynamic_slice_size", "pad_low", "pad_high"):
-        names += several(name, 2, "sum", "product")
-    names += ["is_stable", *several("layout_minor_to_major", 6)]
-    return tuple(Column(name) for name in names)
+# Names of columns in the order of the published data, see `spelled`.
+_NODE = """
+    is_root zero
+    element_type_[invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token]
+    shape_dimension_[6 sum product] tuple_shapes parameter_number dimensions_[6]
+    window_size_[6 sum product] window_stride_[6 sum product]
+    window_padding_low_[6 sum product] window_padding_high_[6 sum product]
+    window_window_dilation_[6 sum product] window_base_dilation_[6 sum product]
+    window_reversal_[6 true_count false_count]
+    conv_input_batch conv_input_feature conv_input_spatial_[4]
+    conv_kernel_input_feature conv_kernel_output_feature conv_kernel_spatial_[4]
+    conv_output_batch conv_output_feature feature_group_count batch_group_count
+    slice_start_[2 sum product] slice_stride_[2 sum product] slice_limit_[2 sum product]
+    dynamic_slice_size_[2 sum product] pad_low_[2 sum product] pad_high_[2 sum product]
+    is_stable layout_minor_to_major_[6]
+"""
+_DIGIT = "output_[6] input_[6] kernel_[6]"
+_TILE = "kernel_bounds_[6 sum product] output_bounds_[6 sum product] input_bounds_[6 sum product]"
 
 
-def _published_digits() -> tuple[Digit, ...]:
-    tensors, digits = ("output", "input", "kernel"), _NUMBERS["layout_digits"]
-    values = _NUMBERS["digit_max"] + 1
-    return tuple(Digit(f"{tensor}_{i}", values) for tensor in tensors for i in range(digits))
+def spelled(names: str) -> Iterator[str]:
+    """Yield the names that a text stands for: ``size_[2 sum]`` is size_0, size_1 and size_sum."""
+    for stem, ends in re.findall(r"(\w+)(?:\[(.*?)\])?", names):
+        for end in ends.split() or [""]:
+            yield from (f"{stem}{i}" for i in range(int(end))) if end.isdigit() else (stem + end,)
 
 
-def _published_tile() -> tuple[Column, ...]:
-    bounds = [f"{i}" for i in range(6)] + ["sum", "product"]
-    return tuple(Column(f"{tensor}_bounds_{b}") for tensor in ("kernel", "output", "input") for b in bounds)
+_NODES = tuple(map(Column, spelled(_NODE)))
+_DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in spelled(_DIGIT))
 
-
-LAYOUT = Schema(node=_published_nodes(), digits=_published_digits(), opcodes=_NUMBERS["opcodes"], unit="ns")
+LAYOUT = Schema(node=_NODES, digits=_DIGITS, opcodes=_NUMBERS["opcodes"], unit="ns")
 """Layout graphs of TpuGraphs. (Any opcode is taken; from 120 on they count as 0, "unknown".)"""
 
-TILE = Schema(node=_published_nodes(), config=_published_tile(), opcodes=_NUMBERS["opcodes"], unit="ns")
+TILE = Schema(node=_NODES, config=tuple(map(Column, spelled(_TILE))), opcodes=_NUMBERS["opcodes"], unit="ns")
 """Tile graphs of TpuGraphs."""

@@ -16,8 +16,6 @@ __all__ = ["layout_table", "layout_table_names"]
 _KINDS = ("convolution", "dot", "reshape")  # the opcodes that can be configured
 _SIZES = 14  # bins of sizes: 0, 1, 2..3, 4..7, ...; the last has everything from 4096 on
 _ROWS = 2048  # configs that are worked on at a time
-_PLACES = np.uint64(_core.SCHEMA["digit_states"]) ** np.arange(_core.SCHEMA["digits"], dtype=np.uint64)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # what tells two codes apart then also stands in the upper half
 _rates: weakref.WeakKeyDictionary[Graph, NDArray[np.float32]] = weakref.WeakKeyDictionary()
 
 
@@ -47,12 +45,12 @@ def layout_table(
 ) -> NDArray[np.float32]:
     """Return numbers about the layouts of some configs (n, F) that mean the same in every graph.
 
-    The features of the eleventh place of the Kaggle competition, as far as its write-up tells them. What it
-    leaves open is decided here:
+    The features of the eleventh place of the Kaggle competition, as far as its write-up describes them. What
+    it leaves open is decided here:
 
     - How often each type of configurable node occurs, `bins` columns for each opcode. A type is the shape of
       a node with its config (of a convolution also the numbers of its dimensions), by a hash modulo `bins`.
-      The published features do not tell the dimensions of a dot.
+      The published features lack the dimensions of a dot.
     - Implied copies: pairs of configurable nodes (u, v), u consuming the output of v, where the layout of
       v's output is given and is neither that of u's input nor of u's kernel, one of which is given. Their
       number, and ln(1 + x) of the elements of all these outputs; of neighbours, and of nodes joined by a path
@@ -112,17 +110,6 @@ def _check_bins(bins: int) -> None:
 def _occurrence(graph: Graph) -> NDArray[np.float32]:
     """Return mean ln, mean and least rate (C, 3) of the layouts of the nodes; kept as long as the graph."""
     if graph not in _rates:
-        C = graph.num_configs
-        codes = np.zeros((C, graph.num_config_nodes), np.uint32)
-        for i in range(0, C, _ROWS):
-            part = slice(i, i + _ROWS)
-            code = (graph.digits_of(part) + np.int8(1)).astype(np.uint64) @ _PLACES
-            codes[part] = (code * _SPREAD >> np.uint64(32)).astype(np.uint32)
-        logs, total, least = np.zeros(C), np.zeros(C), np.ones(C)
-        for column in codes.T:
-            _, inverse, count = np.unique(column, return_inverse=True, return_counts=True)
-            rate = count[inverse] / C
-            logs, total, least = logs + np.log(rate), total + rate, np.minimum(least, rate)
-        nodes = max(1, codes.shape[1])
-        _rates[graph] = np.stack([logs / nodes, total / nodes, least], 1).astype(np.float32)
+        stored = graph._digits.stored()  # as digits, or as codes and their table
+        _rates[graph] = _core.layout_rates(stored[0] if isinstance(stored, tuple) else stored)
     return _rates[graph]

@@ -54,9 +54,12 @@ def folded(title: str, *parts: str) -> str:
     return f'<details style="margin:4px 0">{head}{"".join(parts)}</details>'
 
 
-def items(texts: Iterable[object]) -> str:
-    """Return a list of texts."""
-    return f"<ul style='margin:4px 0'>{''.join(f'<li>{escape(str(text))}</li>' for text in texts)}</ul>"
+def items(texts: Iterable[object], most: int | None = None) -> str:
+    """Return a list of texts: the first `most`, and how many more there are."""
+    listed = [str(text) for text in texts]
+    if most is not None and len(listed) > most:
+        listed[most:] = [f"and {len(listed) - most:,} more"]
+    return f"<ul style='margin:4px 0'>{''.join(f'<li>{escape(text)}</li>' for text in listed)}</ul>"
 
 
 @dataclass

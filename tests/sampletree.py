@@ -1,7 +1,7 @@
 """The five collections in small: made-up graphs in the folders of the published data.
 
 With it you can try everything that works on the whole data set: ``open_collection``, the commands, the
-notebook of a competitor's day. Nothing in it was measured (:mod:`tpugraphs.data.made`), and the splits of a
+notebook of a competitor's day. Nothing in it was measured (:mod:`made`), and the splits of a
 layout collection are different configs of one program, so its scores say nothing about real programs.
 """
 
@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import made
 import numpy as np
 
-from tpugraphs.data import made
 from tpugraphs.data.published import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import DataError
