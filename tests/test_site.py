@@ -69,7 +69,7 @@ def test_every_field_of_every_recipe_is_on_its_pages(made):
                 and option["meaning"][1:].replace("|", r"\|") in row
             )
     said = pages["index.md"].split("\n### config_temperature\n")[1].split("###")[0]
-    assert "Gumbel" in said and "0.01..100.0" in said and "Default: `1.0`" in said
+    assert "Gumbel" in said and "0.01..100" in said and "Default: `1.0`" in said
 
 
 def test_figures_of_the_first_page_are_those_of_the_readme():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.recipes import get_recipe
-from tpugraphs.recipes.base import Recipe, TrainingFields, unknown
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, unknown
 from tpugraphs.recipes.declared import plain
 from tpugraphs.system.words import counted
 
@@ -53,21 +52,15 @@ def adapted(
         kind=other.kind,
         options=TrainingFields,
         presets={which: preset(which) for which in other.presets},
-        steps=partial(_given, steps),
+        steps=always(steps),
         preprocessing=partial(_of_other, other, "preprocessing", fixed),
-        loss=partial(_of_other, other, "loss", fixed)
-        if loss is None
-        else partial(_given, [*map(dict, loss)]),
-        groups=partial(_given, [*map(dict, groups)]),
+        loss=partial(_of_other, other, "loss", fixed) if loss is None else always(loss),
+        groups=always(groups),
         extra=other.extra if extra is None else extra,
     )
 
 
 # Functions of the recipe: with what they are made of they go into other processes, which closures do not.
-
-
-def _given(entries: Steps, *_: Any) -> Steps:
-    return copy.deepcopy(entries)
 
 
 def _of_other(other: Recipe, name: str, fixed: Mapping[str, Any], values: Any, *schema: Any) -> Steps:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
-import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,20 +23,18 @@ from tpugraphs.recipes.declared import (
     check_options,
     constants,
     declared,
+    expected,
     is_number,
     of_numpy,
     option,
     plain,
+    takes,
 )
 
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
 Order = dict[str, dict[str, Any]]
-
-
-def _hinge(fields: Any) -> Terms:
-    return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
 
 
 def _preprocessing(
@@ -47,16 +45,28 @@ def _preprocessing(
     return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
 
 
-def _nothing(*args: Any) -> list[dict[str, Any]]:
-    return []
-
-
 def _no_table(*args: Any) -> NDArray[np.float32]:
     return np.zeros((0, 0), np.float32)
 
 
 def _as_they_are(fields: Any) -> Order:
     return {}
+
+
+EMA = {"average": "ema", "ema_decay": 0.99}  # of presets that train briefly
+
+
+def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
+    """Return a function for a recipe that returns these steps, losses or groups, whatever the fields are."""
+    return functools.partial(_copied, [dict(entry) for entry in entries])
+
+
+def _copied(entries: list[dict[str, Any]], *_: Any) -> list[dict[str, Any]]:
+    return copy.deepcopy(entries)
+
+
+_NONE = always([])
+_HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
 
 
 def kaggle(place: str) -> str:
@@ -72,6 +82,20 @@ def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **at
 def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
     """Describe the step `opcodes`: the slot with `cols` columns of an embedding of opcodes behind it."""
     return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)
+
+
+def join_digits(name: str, inputs: str, slot: str, column: int, /, **attrs: Any) -> dict[str, Any]:
+    """Describe a linear layer over nodes and, as numbers behind `column` columns of these, config digits."""
+    return step("config_linear", name, [inputs], slot, column=column, **{"values": "numbers", **attrs})
+
+
+def mean_plus_max(slot: str) -> list[dict[str, Any]]:
+    """Describe the steps to `pooled`: mean plus maximum over the nodes."""
+    return [
+        step("pool", "mean", [slot], kind="mean"),
+        step("pool", "max", [slot], kind="max"),
+        step("add", "pooled", ["mean", "max"]),
+    ]
 
 
 def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:
@@ -154,14 +178,14 @@ class Recipe:
 
     name: str
     summary: str
-    steps: Callable[..., list[dict[str, Any]]] = _nothing
-    preprocessing: Callable[..., list[dict[str, Any]]] = _nothing
+    steps: Callable[..., list[dict[str, Any]]] = _NONE
+    preprocessing: Callable[..., list[dict[str, Any]]] = _NONE
     options: type[TrainingFields] | type[TableFields] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
     )
-    loss: Callable[[Any], Terms] = _hinge
-    groups: Callable[[Any], list[dict[str, Any]]] = _nothing
+    loss: Callable[[Any], Terms] = _HINGE
+    groups: Callable[[Any], list[dict[str, Any]]] = _NONE
     source: str = ""
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
@@ -276,7 +300,7 @@ class Recipe:
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
         known = declared(self.options)
-        usual = self.presets[preset].get("epochs", known["epochs"].default) if "epochs" in known else None
+        usual = self.presets[preset].get("epochs", known["epochs"]["default"]) if "epochs" in known else None
         if given.get("steps") is not None and given.get("epochs") not in (None, usual):
             raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
         for name, value in values.items():
@@ -285,10 +309,11 @@ class Recipe:
                 raise ConfigError(f"{name}: tpugraphs computes on the CPU only, got {value!r}; {todo}")
             if name not in known:
                 raise ConfigError(unknown(f"field of recipe {self.name}", name, known, _ARGUMENTS))
-            if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
+            attr = known[name]
+            if value is None and not attr["none"] and {"text", "choice"} & {*attr["kind"].split("|")}:
                 values[name] = value = "none"
-            if not known[name].fits(value):
-                raise ConfigError(f"recipe {self.name}: {name} must be {known[name].expected}, got {value!r}")
+            if not takes(attr, value):
+                raise ConfigError(f"recipe {self.name}: {name} must be {expected(attr)}, got {value!r}")
         return self.options(**values)
 
     def losses(self, fields: Any) -> Terms:
@@ -332,14 +357,14 @@ class Recipe:
         values = {preset: self.fields(preset) for preset in self.presets}
         options = {
             name: {
-                "meaning": one.doc,
-                "expected": one.expected,
-                "low": one.low,
-                "high": one.high,
-                "choices": list(one.choices),
+                "meaning": attr["doc"],
+                "expected": expected(attr),
+                "low": attr.get("low"),
+                "high": attr.get("high"),
+                "choices": list(attr.get("choices", ())),
                 "default": {preset: plain(made)[name] for preset, made in values.items()},
             }
-            for name, one in declared(self.options).items()
+            for name, attr in declared(self.options).items()
         }
         return {
             "recipe": self.name,

@@ -14,7 +14,7 @@ from typing import Any
 
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
-from tpugraphs.recipes.base import Recipe
+from tpugraphs.recipes.base import Recipe, always
 from tpugraphs.recipes.declared import constants, is_number, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
@@ -88,10 +88,10 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
             kind=kind,
             options=constants(fields),
             presets={"cpu": fields, preset: fields},
-            steps=functools.partial(_given, steps("steps")),
+            steps=always(steps("steps")),
             preprocessing=functools.partial(_prepared, prepare, schema),
-            loss=functools.partial(_given, loss),
-            groups=functools.partial(_given, groups),
+            loss=always(loss),
+            groups=always(groups),
             extra=extra,
         )
     except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
@@ -116,10 +116,6 @@ def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[
     return function
 
 
-def _given(entries: Steps, *_: Any) -> Steps:
-    return copy.deepcopy(entries)
-
-
 def _prepared(steps: Steps, own: Schema | None, fields: Any, schema: Schema | None = None) -> Steps:
     """Return the preprocessing in the file; the steps of a schema fit no other one."""
     found = own.difference(schema) if own is not None and schema is not None else None
@@ -138,5 +134,5 @@ def _is_group(group: Any) -> bool:
         isinstance(group, dict)
         and isinstance(group.get("match"), str)
         and group.keys() <= {"match", *numbers}
-        and all(is_number(group[name]) and 0 <= group[name] <= 1e9 for name in numbers & group.keys())
+        and all(is_number(group[name], 0, 1e9) for name in numbers & group.keys())
     )

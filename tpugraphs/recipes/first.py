@@ -48,12 +48,8 @@ class FirstFields(TrainingFields):
     opcode_columns: int = option(16, 1, 256, doc="columns of the opcode embedding")
     layout_columns: int = option(4, 1, 64, doc="columns of the embedding of layout digits")
     dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation of a block is dropped in training")
-    direction: str = option(
-        "forward",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
-    )
-    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    direction: str = "forward"
+    margin: float = 1.0
 
 
 def hinge(fields: FirstFields) -> list[dict[str, Any]]:
@@ -65,9 +61,9 @@ def hinge(fields: FirstFields) -> list[dict[str, Any]]:
 class FirstLayout(FirstFields):
     """Fields of both layout recipes."""
 
-    configs: int = option(64, 2, 4096, doc="configs of a slate, at most")
-    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
-    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    configs: int = option(64, high=4096)
+    chunk: int = option(128, high=4096)
+    prune: str = "config-1hop"
 
 
 def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
@@ -134,11 +130,11 @@ def _graph_branch(
 class FirstTile(FirstFields):
     """Fields of ``first-tile``. The published training takes all configs of a graph in one step."""
 
-    configs: int = option(16384, 2, 1 << 20, doc="configs of a slate, at most")
-    steps: int | None = option(100_000, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
-    valid_configs: int = option(200_000, 2, 10**9, doc="configs validated on, evenly from the graphs")
-    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together, for which the graph branch runs once")
+    configs: int = 16384
+    steps: int | None = 100_000
+    epochs: int | None = None
+    valid_configs: int = 200_000
+    chunk: int = option(8192, doc="configs scored together, for which the graph branch runs once")
     metric: str = option(
         "top5",
         choices=("top5", "mean50"),
@@ -219,11 +215,7 @@ PUBLISHED_TILE = (
     (r"head3\.(weight|bias)", r"dense.6.\1"),
 )
 
-_first = partial(
-    Recipe,
-    loss=hinge,
-    source=kaggle("first"),
-)
+_first = partial(Recipe, loss=hinge, source=kaggle("first"))
 _layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}
 _FULL = {"evaluate_every": 2000, "valid_configs": 20000}
