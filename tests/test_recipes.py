@@ -310,9 +310,18 @@ class Undecorated(TrainingFields):
         ({"presets": {"cpu": {"widht": 3}}}, "did you mean 'width'"),
         ({"presets": {"cpu": {"width": 65}}}, r"width must be a whole number in 1\.\.64, got 65"),
         ({"presets": {"full": {}}}, "expected 'cpu'"),
-        ({"loss": lambda fields: []}, "at least one term"),
-        ({"loss": lambda fields: [{"weight": 1.0}]}, "loss must be a list of dicts"),
-        ({"loss": lambda fields: [{"loss": "list_mle", "weight": np.nan}]}, "loss must be a list of dicts"),
+        ({"kind": "layouts"}, "own: kind: expected one of layout, tile, graph, got 'layouts'"),
+        ({"kind": "any"}, "own: kind: expected one of layout, tile, graph, got 'any'"),
+        ({"loss": lambda fields: []}, r"own: loss: expected a list of 1\.\.8 terms"),
+        (
+            {"loss": lambda fields: [{"weight": 1.0}]},
+            "own: loss: expected for every term an object with its name",
+        ),
+        ({"loss": lambda fields: [{"loss": "mle"}]}, "own: loss: expected one of .*list_mle.*found 'mle'"),
+        (
+            {"loss": lambda fields: [{"loss": "list_mle", "weight": np.nan}]},
+            "own: loss: list_mle: weight: expected a number",
+        ),
     ],
 )
 def test_a_recipe_is_checked_when_it_is_made(changes, words):

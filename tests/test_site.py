@@ -39,11 +39,6 @@ def test_the_reference_puts_every_module_into_one_group_with_a_line(made):
         assert len(line) > 20 and ":" + "func" not in line
 
 
-def test_a_page_stands_under_the_name_of_its_object(made):
-    """`Sampling` is another name of `TrainingFields`, whose fields are then listed."""
-    assert made["reference"].paths()["tpugraphs.recipes.Sampling"] == "tpugraphs.recipes.TrainingFields"
-
-
 @pytest.mark.parametrize("name", ["Ranker", "Ensemble", "Nearest"])
 def test_members_of_a_scorer_are_ordered_by_use(made, name):
     cls, path = getattr(tg, name), f"class/tpugraphs.{name}.rst"

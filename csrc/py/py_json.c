@@ -241,7 +241,7 @@ static int take_row(PyObject *dict, tg_attr *attr, PyObject **words) {
     return take_bound(dict, "low", &attr->low) < 0 || take_bound(dict, "high", &attr->high) < 0 ? -1 : 0;
 }
 
-/* Whether the attribute takes the one entry of a tuple. 1 is no flag: Python has True for that. */
+/* Whether the attribute takes the one entry of a tuple. Flags must be True or False, not 1 or 0. */
 static int takes(const tg_attr *attr, PyObject *entry) {
     tg_json_tree tree;
     tg_attr_value taken;
@@ -259,7 +259,7 @@ static PyObject *attr_takes(PyObject *self, PyObject *args) {
     tg_attr attr;
     (void)self;
     if (!PyArg_ParseTuple(args, "OO", &dict, &value)) return NULL;
-    PyObject *entry = PyTuple_Pack(1, value); /* text that is no entry would be read as JSON */
+    PyObject *entry = PyTuple_Pack(1, value); /* bare text would be read as JSON */
     if (entry == NULL) return NULL;
     if (take_row(dict, &attr, &words) == 0) result = PyBool_FromLong(takes(&attr, entry));
     Py_XDECREF(words);

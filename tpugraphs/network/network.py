@@ -19,7 +19,7 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
-from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
+from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
@@ -66,7 +66,7 @@ class Network:
 
     def take(self, fields: Any) -> None:
         """Take other values of fields that the model does not follow from."""
-        self.fields, self._reads = fields, _read_by(self.recipe.losses(fields))
+        self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
 
     # What it is
 
@@ -276,12 +276,6 @@ class Network:
             self.model.params[:] = arrays.pop("params")
         for key, array in arrays.items():
             getattr(self.trainer, key)[:] = array
-
-
-def _read_by(terms: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return what losses read; a function that was left behind when a ranker was saved reads nothing."""
-    known = [term for term in terms if not is_lost(term["loss"])]
-    return _core.losses_need(known) if known else ()
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:

@@ -26,7 +26,11 @@ from tpugraphs.recipes.functions import function_name
 
 __all__ = ["CommonFields", "TableFields", "TrainingFields", "declared", "option", "plain"]
 
-_STEPS = {step["name"]: {attr["name"]: attr for attr in step["attrs"]} for step in _core.prepare_steps()}
+_CHOICES = {
+    (place["name"], attr["name"]): attr.get("choices")
+    for place in (*_core.prepare_steps(), *_core.ops())
+    for attr in place["attrs"]
+}
 
 
 def option(
@@ -71,14 +75,12 @@ class CommonFields:
     layers: int = option(3, 1, 16, doc="layers of message passing")
     dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
     direction: str = option(
-        "both",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
+        "both", choices=_CHOICES["sage", "direction"], doc="messages along the edges, back, or both ways"
     )
     margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
     prune: str = option(
         "none",
-        choices=_STEPS["prune"]["method"]["choices"],
+        choices=_CHOICES["prune", "method"],
         doc="nodes kept: a method of tpugraphs.preprocess.prune, or none",
     )
 
@@ -93,7 +95,7 @@ class TrainingFields:
 
     slates: int = option(1, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     accumulate: int = option(
-        1, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
+        1, 1, 65536, doc="passes whose mean gradient makes one step, in the memory of one"
     )
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
     config_sampling: str = option(
@@ -103,7 +105,7 @@ class TrainingFields:
         "often (Gumbel top-k of 1 - place / configs)",
     )
     config_temperature: float = option(
-        1.0, 0.01, 100.0, doc="of the Gumbel top-k: the lower, the rarer are slow configs (gumbel)"
+        1.0, 0.01, 100.0, doc="of the Gumbel top-k: lower makes slow configs rarer"
     )
     graph_sampling: str = option(
         "even",
@@ -113,14 +115,10 @@ class TrainingFields:
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     dedup: str = option(
-        "first",
-        choices=_STEPS["dedup"]["keep"]["choices"],
-        doc="runtime of equal configs, which are merged for training",
+        "first", choices=_CHOICES["dedup", "keep"], doc="runtime of equal configs, which training merges"
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(
-        1000, 1, 10**9, doc="visits of every graph (or draw), where steps are not given"
-    )
+    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph (or draw), if steps is None")
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
         doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
@@ -141,9 +139,7 @@ class TrainingFields:
     segment: int = option(
         0, 0, 1 << 30, doc="nodes of a segment, at most: a step trains one per graph; 0: whole graphs"
     )
-    segment_keep: float = option(
-        0.5, 0.0, 1.0, doc="chance that the stored score of another segment counts in a step"
-    )
+    segment_keep: float = option(0.5, 0.0, 1.0, doc="chance that another segment's stored score counts")
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
@@ -154,9 +150,7 @@ class TrainingFields:
     momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
     learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
-    warmup: float = option(
-        0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
-    )
+    warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
     decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
     decay_from: float | None = option(
         None, 0.0, 1.0, doc="share of the steps before the first drop (step); None: as between two drops"
@@ -174,9 +168,7 @@ class TrainingFields:
     evaluate_every: int = option(
         200, 0, 10**9, doc="steps from one validation to the next; 0: those of one visit of every graph"
     )
-    stop_after: int = option(
-        0, 0, 10**9, doc="validations without a better one after which the training ends; 0: never"
-    )
+    stop_after: int = option(0, 0, 10**9, doc="validations without a better one that end a fit; 0: never")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")
     chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
@@ -201,7 +193,7 @@ _WORDS = {"list": "a list of dicts", "function": "a function"}  # which only Pyt
 Attribute = Mapping[str, Any]
 
 
-def declared(options: type[Any]) -> Mapping[str, Attribute]:
+def declared(options: Any) -> Mapping[str, Attribute]:
     """Fields of a dataclass by name, as attributes of ops are described.
 
     Its ``"kind"`` may be several, as in ``"text|list"``; ``"none"`` says whether it may be None, and a field

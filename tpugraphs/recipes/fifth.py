@@ -39,14 +39,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 DIMENSIONS, FLAGS, TENSORS = 6, 14, 3
 # First columns of lists with a number per dimension, and the range of each that is not a size.

@@ -30,12 +30,11 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
-OPCODE_ROWS = SCHEMA["opcodes"]
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
-TILE_COLUMNS = SCHEMA["tile_features"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,6 @@ class FirstFields(TrainingFields):
     margin: float = 1.0
 
 
-def hinge(fields: FirstFields) -> list[dict[str, Any]]:
-    """Hinge over all pairs of a slate."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}]
-
-
 @dataclass(frozen=True)
 class FirstLayout(FirstFields):
     """Fields of both layout recipes."""
@@ -66,7 +60,7 @@ class FirstLayout(FirstFields):
     prune: str = "config-1hop"
 
 
-def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
+def preprocessing(fields: FirstLayout) -> Steps:
     """Prune, remove equal configs (training only), digits of the layout columns, scale the other columns."""
     return [
         {"step": "prune", "method": fields.prune},
@@ -76,7 +70,7 @@ def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
     ]
 
 
-def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
+def steps(fields: FirstLayout, cross: bool) -> Steps:
     """List the steps of the model.
 
     Parameters
@@ -99,18 +93,18 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _embeddings(fields: FirstLayout | FirstTile) -> list[dict[str, Any]]:
+def _embeddings(fields: FirstLayout | FirstTile) -> Steps:
     return [
         step("embedding", "embedding_layout", ["node_feat"], "with_layout",
               source="layout", rows=LAYOUT_ROWS, cols=fields.layout_columns),
         step("embedding", "embedding_opcode", ["with_layout"], "nodes",
-              source="opcode", rows=OPCODE_ROWS, cols=fields.opcode_columns),
+              source="opcode", rows=OPCODES, cols=fields.opcode_columns),
     ]  # fmt: skip
 
 
 def _graph_branch(
     fields: FirstLayout | FirstTile, out: int, linear: dict[str, Any], mix: dict[str, Any]
-) -> list[dict[str, Any]]:
+) -> Steps:
     """From the first linear layer's output z1 to h0, h1, ..."""
     model = [
         step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
@@ -146,7 +140,7 @@ class FirstTile(FirstFields):
     )
 
 
-def tile_preprocessing(fields: FirstTile) -> list[dict[str, Any]]:
+def tile_preprocessing(fields: FirstTile) -> Steps:
     """Remove equal configs (training only), digits of the layout columns, scale other columns and configs."""
     return [
         {"step": "dedup", "keep": fields.dedup},
@@ -156,7 +150,7 @@ def tile_preprocessing(fields: FirstTile) -> list[dict[str, Any]]:
     ]
 
 
-def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
+def tile_steps(fields: FirstTile) -> Steps:
     """List the steps of the tile model."""
     width = fields.width
     out = width // 2
@@ -175,7 +169,7 @@ def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
     ]
 
 
-def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, Any]]:
+def _hidden(name: str, inputs: list[str], fields: FirstTile) -> Steps:
     """Linear, dropout, GELU: in this order, as published; `mix` alone has dropout last."""
     return [
         step("linear", name, inputs, f"{name}_linear", out=fields.width),
@@ -215,7 +209,7 @@ PUBLISHED_TILE = (
     (r"head3\.(weight|bias)", r"dense.6.\1"),
 )
 
-_first = partial(Recipe, loss=hinge, source=kaggle("first"))
+_first = partial(Recipe, loss=hinge("mean-all"), source=kaggle("first"))
 _layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}
 _FULL = {"evaluate_every": 2000, "valid_configs": 20000}

@@ -16,13 +16,9 @@ not over that of the edges. Written from the write-up, not compared with the aut
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, opcodes, option, step
-
-NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], SCHEMA["opcodes"]
-Steps = list[dict[str, Any]]
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, Steps, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def steps(fields: Fourth) -> Steps:
     """List the steps of the model."""
     return [
         step("linear", "reduce", ["node_feat"], out=fields.node_columns),
-        opcodes("reduce", OPCODE_ROWS, fields.opcode_columns),
+        opcodes("reduce", OPCODES, fields.opcode_columns),
         step("edge_ends", "ends", ["opcodes"]),
         *_relu("edge0", "ends", fields.edge_width),
         *_relu("edge1", "edge0", fields.edge_columns),

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpugraphs.recipes.base import Recipe, TrainingFields, always, encode, option
-from tpugraphs.recipes.base import step as _step
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
+from tpugraphs.recipes.blocks import encode
+from tpugraphs.recipes.blocks import step as _step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "GraphConfig"]
 
 _OPCODE_COLUMNS = 16
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

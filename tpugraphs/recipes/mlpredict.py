@@ -14,19 +14,18 @@ the first thousand of the published 244,200 steps are larger here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpugraphs.errors import RecipeError
-from tpugraphs.recipes.base import Recipe, TrainingFields, always, encode, option
-from tpugraphs.recipes.base import step as _step
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
+from tpugraphs.recipes.blocks import encode
+from tpugraphs.recipes.blocks import step as _step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
     from tpugraphs.preprocess.pipeline import Sizes
 
 __all__ = ["RECIPES", "MLPredict"]
-
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,8 @@ def _document(meta: Meta) -> str:
         rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
         lines.append(f"{spec['name']} : slot {rows}{', optional' if spec['optional'] else ''}")
     for attr in meta["attrs"]:
-        lines += [f"{attr['name']} : {_values(attr)}", f"    {_sentence(attr['doc'])}"]
+        lines.append(f"{attr['name']} : {_core.attr_expects(attr)}, default {attr['default']!r}")
+        lines.append(f"    {_sentence(attr['doc'])}")
     lines += ["name, to, share", "    See :class:`tpugraphs.Model`.", "", "Returns", "-------", "str"]
     parameters = ", ".join(f"``{name}``" for name in meta["params"])
     needs = ", ".join(flag for flag in meta["flags"] if flag in ("edges", "digits", "opcodes", "layout"))
@@ -341,17 +342,6 @@ def _document(meta: Meta) -> str:
 def _sentence(text: str) -> str:
     """Return a note as a sentence, unless it begins with the choice that it is about."""
     return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
-
-
-def _values(attr: Meta) -> str:
-    """Say which values an attribute may have, and its default."""
-    default = attr["default"]
-    if attr["kind"] == "choice":
-        return "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'
-    if attr["kind"] == "flag":
-        return f"bool, default {default}"
-    kind = "int" if attr["kind"] == "int" else "float"
-    return f"{kind} in {attr['low']:.10g}..{attr['high']:.10g}, default {default}"
 
 
 if not TYPE_CHECKING:

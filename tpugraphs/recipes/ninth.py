@@ -19,20 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import (
-    Recipe,
-    TrainingFields,
-    join_digits,
-    kaggle,
-    mean_plus_max,
-    opcodes,
-    option,
-    step,
-)
+from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, opcodes, step
 
-NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], 128
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -124,11 +114,6 @@ def steps(fields: Ninth, conv: Any) -> Steps:
     ]
 
 
-def loss(fields: Ninth) -> Steps:
-    """Sum over the pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
-
-
 _ninth = partial(
     Recipe,
     options=Ninth,
@@ -137,7 +122,7 @@ _ninth = partial(
         "full": {"learning_rate": 1e-4},
     },
     preprocessing=preprocessing,
-    loss=loss,
+    loss=hinge("sum"),
     source=kaggle("ninth"),
 )
 

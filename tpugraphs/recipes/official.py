@@ -34,12 +34,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, always, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, always, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 
 @dataclass(frozen=True)

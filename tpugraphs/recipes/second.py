@@ -33,22 +33,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import (
-    EMA,
-    Recipe,
-    TrainingFields,
-    always,
-    join_digits,
-    kaggle,
-    opcodes,
-    option,
-    step,
-)
-
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"]
-Steps = list[dict[str, Any]]
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -126,7 +112,7 @@ def steps(fields: Second, tile: bool = False) -> Steps:
     """List the steps of the model."""
     model = [
         step("linear", "reduce", ["node_feat"], out=fields.node_columns),
-        opcodes("reduce", OPCODE_ROWS, fields.opcode_columns),
+        opcodes("reduce", OPCODES, fields.opcode_columns),
     ]
     if tile:
         model += [

@@ -28,12 +28,10 @@ one segment to 7e-5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, join_digits, mean_plus_max, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, step
 
-FEATURES = SCHEMA["node_features"]
 OPCODE_ROWS = 128
 
 
@@ -61,24 +59,24 @@ class SeventhFields(TrainingFields):
     configs: int = option(32, high=4096)
 
 
-def preprocessing(fields: SeventhFields) -> list[dict[str, Any]]:
+def preprocessing(fields: SeventhFields) -> Steps:
     """Prune if asked to, remove equal configs (training only), scale all columns."""
     return [
         {"step": "prune", "method": fields.prune},
         {"step": "dedup", "keep": fields.dedup},
-        {"step": "standardize", "columns": FEATURES},
+        {"step": "standardize", "columns": NODE_COLUMNS},
     ]
 
 
-def steps(fields: SeventhFields) -> list[dict[str, Any]]:
+def steps(fields: SeventhFields) -> Steps:
     """List the steps of the model of a segment."""
     width, opcodes = fields.width, fields.opcode_columns
     return [
         step("embedding", "embedding", ["node_feat"], "nodes",
               source="opcode", rows=OPCODE_ROWS, cols=opcodes, max_norm=1.0),
         step("affine", "opcode_scale", ["nodes"], "scaled",
-              learn="weight", column=FEATURES, per_column=False, init=fields.opcode_scale),
-        join_digits("linear1", "scaled", "linear1", FEATURES + opcodes, out=width // 2,
+              learn="weight", column=NODE_COLUMNS, per_column=False, init=fields.opcode_scale),
+        join_digits("linear1", "scaled", "linear1", NODE_COLUMNS + opcodes, out=width // 2,
                     scale=fields.digit_scale, learn_scale=True),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
@@ -94,11 +92,6 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
         step("l2_normalise", "hidden", ["head1"]),
         step("linear", "head2", ["hidden"], "scores", out=1),
     ]  # fmt: skip
-
-
-def hinge(fields: SeventhFields) -> list[dict[str, Any]]:
-    """Sum over the pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
 
 
 # Name of a parameter here -> in the published PyTorch model.
@@ -128,7 +121,7 @@ RECIPES = (
         },
         steps=steps,
         preprocessing=preprocessing,
-        loss=hinge,
+        loss=hinge("sum"),
         published=PUBLISHED,
         published_padding=0,
         source="Cao et al., 'Learning Large Graph Property Prediction via Graph Segment Training', 2023",

@@ -36,23 +36,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import (
-    Order,
-    Recipe,
-    TrainingFields,
-    always,
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import (
+    DIGITS,
+    NODE_COLUMNS,
+    TILE_COLUMNS,
     join_digits,
-    kaggle,
     mean_plus_max,
     opcodes,
-    option,
     step,
 )
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODE_ROWS = 128
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -21,24 +21,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import (
-    EMA,
-    Recipe,
-    TrainingFields,
-    always,
-    join_digits,
-    kaggle,
-    opcodes,
-    option,
-    step,
-)
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 
 @dataclass(frozen=True)

@@ -36,27 +36,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
 from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.preprocess.pipeline import Sizes
-from tpugraphs.recipes.base import (
-    EMA,
-    Order,
-    Recipe,
-    TrainingFields,
-    join_digits,
-    kaggle,
-    opcodes,
-    option,
-    step,
-)
+from tpugraphs.recipes.base import EMA, Order, Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 WITHOUT_PROGRAM = NODE_COLUMNS + 16 + 60  # with shapes of operands, and places and numbers of 128s
 WITH_PROGRAM = WITHOUT_PROGRAM + 30
 OPCODE_ROWS = 128
-Steps = list[dict[str, Any]]
 
 # Columns of which the logarithm is taken.
 LOG_COLUMNS = (
@@ -219,11 +207,6 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
     ]
 
 
-def layout_loss(fields: ThirdFields) -> Steps:
-    """Sum of the hinge over all pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
-
-
 @dataclass(frozen=True)
 class ThirdTile(ThirdFields):
     """Fields of ``third-tile``."""
@@ -353,7 +336,7 @@ RECIPES = (
         },
         steps=layout_steps,
         preprocessing=layout_preprocessing,
-        loss=layout_loss,
+        loss=hinge("sum"),
         published=PUBLISHED_LAYOUT,
         published_order=layout_order,
         published_padding=0,
