@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import tpugraphs as tg
@@ -176,8 +177,12 @@ def typed(key: str, types: str) -> str:
         return line
     found = re.fullmatch(r"Literal\[([^\[\]]+)\](.*)", types)
     assert found is not None, f"{key}: {types} is too long"
-    choices = "".join(f"        {choice},\n" for choice in found[1].split(", "))
-    return f"    {key}: Literal[\n{choices}    ]{found[2]}"
+    choices = "".join(f"    {choice},\n" for choice in found[1].split(", "))
+    broken = f"Literal[\n{choices}]"
+    if found[2]:
+        inside = indent(f"{broken}\n{found[2].strip()}", "    ")
+        broken = f"(\n{inside}\n)"
+    return indent(f"{key}: {broken}", "    ")
 
 
 UNKNOWN = """StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
@@ -207,7 +212,8 @@ def recipe_fields() -> str:
     names = "".join(f'    "{name}",\n' for name in sorted(recipes._built_in()))
     known = f'RecipeName = Literal[\n{names}]\n"""Names of the recipes of the package."""'
     everything = ["FieldsButLength", "RecipeFields", "RecipeName", "UnknownFieldOrValue"]
-    return module("Types of the fields of recipes.", f"{known}\n\n\n{UNKNOWN}\n\n\n{text}", everything)
+    stub = module("Types of the fields of recipes.", f"{known}\n\n{UNKNOWN}\n\n{text}", everything)
+    return stub.replace("\n\n\n", "\n\n")
 
 
 def method_fields() -> str:
