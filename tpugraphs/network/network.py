@@ -117,7 +117,7 @@ class Network:
             self._trainer = _core.Trainer(self.model)
         return self._trainer
 
-    def rest(self) -> None:
+    def reset_optimizer(self) -> None:
         """Forget the state of the optimizer, and how many steps it took."""
         self._trainer, self.trained_steps = None, 0
 

@@ -121,6 +121,9 @@ class Recipe:
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
         :meth:`tpugraphs.Ranker.from_torch` reads. Kernels of Keras, (in, out), have names that end in
         ``/kernel``.
+    published_marks : tuple of str
+        Regular expressions with which published names begin. Weights in which each finds a name are those of
+        this recipe, unless a recipe with more of them, or with fitting shapes, finds its own.
     published_order : callable
         ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
         columns of the parameter stand in the published array. What is not named has the same order. With
@@ -166,6 +169,7 @@ class Recipe:
     features: Callable[..., NDArray[np.float32]] = _no_table
     extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
+    published_marks: tuple[str, ...] = ()
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None

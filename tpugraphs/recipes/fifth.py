@@ -1,7 +1,7 @@
 """The fifth place: features that do not depend on how dimensions are numbered, and a transformer over them.
 
 Of the 140 node features 53 are scalars. Nine lists (shape, dimensions, window ...) and the dimension
-numbers of convolutions are told per dimension: 23 numbers for each of six. Sizes are ln(1 + x - least), the
+numbers of convolutions are listed per dimension: 23 numbers for each of six. Sizes are ln(1 + x - least), the
 others scaled from a fixed range to -1 .. 1. The published code's reshaping scrambles the nine lists:
 dimension d has numbers 9 d .. 9 d + 8 of the 54 in all lists. ``dimensions="straight"`` gives every
 dimension its own.
@@ -330,6 +330,7 @@ RECIPES = (
         steps=steps,
         preprocessing=preprocessing,
         published=_GRAPH,
+        published_marks=(r"gnn\.rev_convs\.",),
         published_order=layout_order,
     ),
     _fifth(
@@ -340,11 +341,12 @@ RECIPES = (
         steps=dimension_steps,
         preprocessing=preprocessing,
         published=PUBLISHED,
+        published_marks=(r"gnn\.rev_convs\.", r"gnn\.transformer\."),
         published_order=dimension_order,
     ),
     _fifth(
         name="fifth-tile",
-        summary="The same for tile configs, whose sizes are told per dimension.",
+        summary="The same for tile configs, whose sizes are listed per dimension.",
         options=FifthTile,
         presets={"cpu": {**_CPU, **_TOKENS, "slates": 4, "configs": 64}, "full": {**_FULL, "epochs": 16}},
         steps=tile_steps,

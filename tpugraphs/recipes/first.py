@@ -226,6 +226,7 @@ RECIPES = (
         summary="The same with attention across the configs of a slate, as for the default collections.",
         presets={"cpu": {"learning_rate": 3e-3, "chunk": 64, **_CPU}, "full": _FULL},
         steps=partial(steps, cross=True),
+        published_marks=(r"linear\.cross_attn\.temperature",),
     ),
     _first(
         name="first-tile",
@@ -238,6 +239,7 @@ RECIPES = (
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         published=PUBLISHED_TILE,
+        published_marks=(r"linear\.", r"(dense_cfg|config_mlp)\."),
         published_order=published_order,
         kind="tile",
     ),

@@ -289,6 +289,7 @@ RECIPES = (
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         loss=tile_loss,
+        published_marks=("_op_embedding/",),
         published_order=published_order,
         kind="tile",
     ),
@@ -303,5 +304,6 @@ RECIPES = (
         steps=layout_steps,
         preprocessing=layout_preprocessing,
         loss=layout_loss,
+        published_marks=("_op_embedding/", "_gc_layers/0/layer_with_weights"),
     ),
 )

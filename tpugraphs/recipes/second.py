@@ -170,7 +170,14 @@ PUBLISHED = (
     (r"head\.(weight|bias)", r"output_shaping.\1"),
 )
 
-_second = partial(Recipe, groups=groups, source=kaggle("second"), published=PUBLISHED, published_padding=0)
+_second = partial(
+    Recipe,
+    groups=groups,
+    source=kaggle("second"),
+    published=PUBLISHED,
+    published_marks=(r"node_feat_embedding\.",),
+    published_padding=0,
+)
 _CPU = {"steps": 2000, "stages": 2, "layers": 1, "configs": 32}
 _CPU_WIDER = {**_CPU, "first": 64, "layers": 2}
 _PRUNED = {"slates": 2, "prune": "config-1hop"}

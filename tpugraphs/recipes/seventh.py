@@ -123,6 +123,7 @@ RECIPES = (
         preprocessing=preprocessing,
         loss=hinge("sum"),
         published=PUBLISHED,
+        published_marks=(r"linear_map\.",),
         published_padding=0,
         source="Cao et al., 'Learning Large Graph Property Prediction via Graph Segment Training', 2023",
     ),

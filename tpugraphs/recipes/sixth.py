@@ -288,6 +288,7 @@ RECIPES = (
         options=SixthLayout,
         presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "epochs": 1500}},  # of 750 slates, twice
         steps=layout_steps,
+        published_marks=(r"early_mlp\.",),
     ),
     _layout(
         name="sixth-gin",
@@ -298,6 +299,7 @@ RECIPES = (
             "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
         },
         steps=gin_steps,
+        published_marks=(r"early_mlp\.", r"gconv\.0\.nn\."),
     ),
     _sixth(
         name="sixth-tile",
@@ -311,6 +313,7 @@ RECIPES = (
         preprocessing=tile_preprocessing,
         loss=always([{"loss": "list_mle"}]),
         kind="tile",
+        published_marks=(r"early_mlp\.", "config_feat_mean"),
         published_order=partial(published_order, tile=True),
     ),
 )

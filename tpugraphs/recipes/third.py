@@ -338,6 +338,7 @@ RECIPES = (
         preprocessing=layout_preprocessing,
         loss=hinge("sum"),
         published=PUBLISHED_LAYOUT,
+        published_marks=(r"lpe_projection\.",),
         published_order=layout_order,
         published_padding=0,
         published_fields={"program": True},
@@ -353,6 +354,7 @@ RECIPES = (
         loss=tile_loss,
         kind="tile",
         published=PUBLISHED_TILE,
+        published_marks=(r"message_network\.",),
         published_order=tile_order,
     ),
 )
