@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from types import NoneType, UnionType
+from textwrap import indent
 from typing import Any
 
 import tpugraphs as tg
@@ -24,6 +24,7 @@ from tpugraphs.layertime.devices import FIGURES
 from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS
 from tpugraphs.layertime.measuring import FRAMEWORKS
 from tpugraphs.layertime.methods import METHODS
+from tpugraphs.recipes.declared import declared
 
 PACKAGE = Path(__file__).parents[1] / "tpugraphs"
 MADE = '"""{} Made by `make tables`; a test fails when it is out of date."""\n'
@@ -136,25 +137,27 @@ def methods() -> str:
     return module("Types of the methods of models.", text, ["OpMethods"]).replace("\n\n\n", "\n\n")
 
 
-def parts(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union."""
-    if typing.get_origin(hint) in (typing.Union, UnionType):
-        return tuple(part for one in typing.get_args(hint) for part in parts(one))
-    return (hint,)
+TYPES = {  # of a field -> as checkers write it
+    "int": "int",
+    "real": "float",
+    "flag": "bool",
+    "text": "str",
+    "list": "Sequence[Mapping[str, object]]",
+    "function": "Callable[..., Any]",
+}
 
 
-def kinds(hint: Any, choices: tuple[str, ...]) -> Iterable[str]:
+def kinds(attr: Mapping[str, Any]) -> Iterable[str]:
     """Yield the types that a field of a recipe takes. None stands for "none" where a text is expected."""
-    for part in parts(hint):
-        origin = typing.get_origin(part) or part
-        if origin is list:
-            yield "Sequence[Mapping[str, object]]"
-        elif origin is str and choices:
-            yield from (f"={choice}" for choice in choices)
+    for kind in attr["kind"].split("|"):
+        if kind == "choice":
+            yield from (f"={choice}" for choice in attr["choices"])
         else:
-            yield {NoneType: "None", Callable: "Callable[..., Any]"}.get(origin, origin.__name__)
-        if origin is str and (not choices or "none" in choices):
+            yield TYPES[kind]
+        if kind == "text" or (kind == "choice" and "none" in attr["choices"]):
             yield "None"
+    if attr["none"]:
+        yield "None"
 
 
 def union(types: Iterable[str]) -> str:
@@ -177,21 +180,34 @@ def typed(key: str, types: str) -> str:
     line = f"    {key}: {types}"
     if len(line) <= 110:
         return line
-    inside = types.removeprefix("Literal[").removesuffix("]")
-    assert inside.count("[") == 0, f"{key}: {types} is too long"
-    choices = "".join(f"        {choice},\n" for choice in inside.split(", "))
-    return f"    {key}: Literal[\n{choices}    ]"
+    found = re.fullmatch(r"Literal\[([^\[\]]+)\](.*)", types)
+    assert found is not None, f"{key}: {types} is too long"
+    choices = "".join(f"    {choice},\n" for choice in found[1].split(", "))
+    broken = f"Literal[\n{choices}]"
+    if found[2]:
+        inside = indent(f"{broken}\n{found[2].strip()}", "    ")
+        broken = f"(\n{inside}\n)"
+    return indent(f"{key}: {broken}", "    ")
+
+
+UNKNOWN = """StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+
+
+class UnknownFieldOrValue(Protocol[StrT_co]):
+    \"\"\"The type of no value: an overload with it fits what is meant in all but this.
+
+    So checkers name the wrong argument, in place of all overloads with all fields.
+    \"\"\"
+
+    def __format__(self, spec: str, /) -> StrT_co: ..."""
 
 
 def recipe_fields() -> str:
     """Return `RecipeFields`: all fields of all recipes of the package."""
     found: dict[str, list[str]] = {}
     for recipe in recipes._built_in().values():
-        options = recipe.options
-        hints = typing.get_type_hints(options)
-        for field in options.__dataclass_fields__.values():
-            choices = tuple(field.metadata["choices"])
-            found.setdefault(field.name, []).extend(kinds(hints[field.name], choices))
+        for name, attr in declared(recipe.options).items():
+            found.setdefault(name, []).extend(kinds(attr))
     fields = {name: union(types) for name, types in sorted(found.items())}
     length = {name: fields.pop(name) for name in ("epochs", "steps")}
     doc = "Fields of the recipes of the package"
@@ -200,8 +216,9 @@ def recipe_fields() -> str:
     text += "\n\n\n" + typed_dict("RecipeFields", more, length, "FieldsButLength, total=False")
     names = "".join(f'    "{name}",\n' for name in sorted(recipes._built_in()))
     known = f'RecipeName = Literal[\n{names}]\n"""Names of the recipes of the package."""'
-    everything = ["FieldsButLength", "RecipeFields", "RecipeName"]
-    return module("Types of the fields of recipes.", f"{known}\n\n\n{text}", everything)
+    everything = ["FieldsButLength", "RecipeFields", "RecipeName", "UnknownFieldOrValue"]
+    stub = module("Types of the fields of recipes.", f"{known}\n\n{UNKNOWN}\n\n{text}", everything)
+    return stub.replace("\n\n\n", "\n\n")
 
 
 def method_fields() -> str:
@@ -251,7 +268,9 @@ IMPORTS = {  # name in a type -> where it is from
     "Sequence": "from collections.abc import Sequence",
     "Any": "from typing import Any",
     "Literal": "from typing import Literal",
+    "Protocol": "from typing import Protocol",
     "TypedDict": "from typing import TypedDict",
+    "TypeVar": "from typing import TypeVar",
     "ArrayLike": "from numpy.typing import ArrayLike",
     "NDArray": "from numpy.typing import NDArray",
     "np.": "import numpy as np",
@@ -281,7 +300,7 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "__init__.pyi": package,
     "kernels/__init__.pyi": functions,
     "torch/__init__.pyi": of_tensors,
-    "recipes/fields.py": recipe_fields,
+    "recipes/fields.pyi": recipe_fields,
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,
     "layertime/methods/fields.py": method_fields,

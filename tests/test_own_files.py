@@ -224,7 +224,7 @@ HOSTILE = {
     "kind is a number": (own(kind=3), "kind"),
     "no kind": (lambda m, t: m[described.ENTRY].pop("kind"), "kind"),
     "summary is a list": (own(summary=[]), "summary"),
-    "no loss": (own(loss=[]), "at least one term"),
+    "no loss": (own(loss=[]), "1..8 terms"),
     "loss of no name": (own(loss=[{"weight": 1}]), "loss"),
     "loss that there is not": (own(loss=[{"loss": "mean"}]), "loss"),
     "loss with a nested value": (own(loss=[{"loss": "mse", "weight": {"a": 1}}]), "loss"),

@@ -208,7 +208,7 @@ def test_recipes_take_losses_groups_and_refuse_fields_that_there_are_not():
     assert recipe.groups(recipe.fields()) == [{"match": "*.bias", "weight_decay": 0.0}]
     for fields, error, words in (
         ({"widht": 3}, tg.ConfigError, "did you mean 'width'"), ({"powers": 3}, tg.ConfigError, "powers must be True"),
-        ({"learning_rate": -1}, tg.RecipeError, "learning_rate must be"), ({"like": "first"}, tg.RecipeError, "unknown recipe"),
+        ({"learning_rate": -1}, tg.ConfigError, "learning_rate must be"), ({"like": "first"}, tg.RecipeError, "unknown recipe"),
         ({"like": "eighth-trees"}, (tg.ConfigError, tg.RecipeError), "expected a recipe that trains a network|unknown recipe"),
     ):  # fmt: skip
         with pytest.raises(error, match=words):

@@ -328,7 +328,7 @@ def test_adapt_keeps_to_the_anchor(graph, ranker):
     assert same == {*ranker.parameters} - {*some}
     free = ranker.adapt(other, slice(16), steps=1, anchor=0)
     plain = copy.deepcopy(ranker)
-    plain.network.rest()
+    plain.network.reset_optimizer()
     plain.partial_fit(other.select(slice(16)), slice(None))
     assert distance(free, plain) < 1e-6 * np.linalg.norm(plain.model.params)
 

@@ -121,7 +121,10 @@ def test_fields_are_plain_values():
         ({"steps": "many"}, ["steps", "many"]),
         ({"dropout": float("nan")}, ["dropout", "nan"]),
         ({"direction": "sideways"}, ["direction", "forward, reverse, both"]),
-        ({"prune": 3}, ["prune", "string"]),
+        ({"prune": 3}, ["prune", "none, config-1hop", "3"]),
+        ({"prune": "1-hop"}, ["prune", "none, config-1hop", "'1-hop'"]),
+        ({"loss": 3}, ["loss", "a string or a list of dicts or a function or None", "3"]),
+        ({"loss": ["mse"]}, ["loss", "a list of dicts"]),
     ],
 )
 def test_bad_fields_are_refused_with_what_is_valid(fields, words):
@@ -271,7 +274,7 @@ class WithoutMeaning(TrainingFields):
 
 @dataclass(frozen=True)
 class WithoutOption(TrainingFields):
-    configs: int = 32
+    depth: int = 32
 
 
 @dataclass(frozen=True)
@@ -284,6 +287,13 @@ class OutOfRange(TrainingFields):
     width: int = option(0, 1, 64, doc="columns")
 
 
+@dataclass(frozen=True)
+class OtherDefaults(TrainingFields):
+    configs: int = 32
+    margin: float = 0.5
+    chunk: int = option(16, high=64)
+
+
 class Undecorated(TrainingFields):
     width: int = option(16, 1, 64, doc="columns")
 
@@ -293,21 +303,41 @@ class Undecorated(TrainingFields):
     [
         ({"options": Plain}, "derives from TrainingFields.*Plain"),
         ({"options": WithoutMeaning}, "own: width: say what it means"),
-        ({"options": WithoutOption}, "own: configs: say what it means"),
+        ({"options": WithoutOption}, "own: depth: say what it means"),
         ({"options": OfAnotherType}, "own: width: expected int.*complex"),
         ({"options": OutOfRange}, r"own: width: the default must be a whole number in 1\.\.64, got 0"),
         ({"options": Undecorated}, "Undecorated lacks @dataclass"),
         ({"presets": {"cpu": {"widht": 3}}}, "did you mean 'width'"),
         ({"presets": {"cpu": {"width": 65}}}, r"width must be a whole number in 1\.\.64, got 65"),
         ({"presets": {"full": {}}}, "expected 'cpu'"),
-        ({"loss": lambda fields: []}, "at least one term"),
-        ({"loss": lambda fields: [{"weight": 1.0}]}, "loss must be a list of dicts"),
-        ({"loss": lambda fields: [{"loss": "list_mle", "weight": np.nan}]}, "loss must be a list of dicts"),
+        ({"kind": "layouts"}, "own: kind: expected one of layout, tile, graph, got 'layouts'"),
+        ({"kind": "any"}, "own: kind: expected one of layout, tile, graph, got 'any'"),
+        ({"loss": lambda fields: []}, r"own: loss: expected a list of 1\.\.8 terms"),
+        (
+            {"loss": lambda fields: [{"weight": 1.0}]},
+            "own: loss: expected for every term an object with its name",
+        ),
+        ({"loss": lambda fields: [{"loss": "mle"}]}, "own: loss: expected one of .*list_mle.*found 'mle'"),
+        (
+            {"loss": lambda fields: [{"loss": "list_mle", "weight": np.nan}]},
+            "own: loss: list_mle: weight: expected a number",
+        ),
     ],
 )
 def test_a_recipe_is_checked_when_it_is_made(changes, words):
     with pytest.raises(tg.RecipeError, match=words):
         own(**changes)
+
+
+def test_a_field_declared_again_keeps_what_it_does_not_say():
+    options = own(options=OtherDefaults, steps=lambda fields: []).describe()["options"]
+    shared = get_recipe("first-layout").describe()["options"]
+    assert options["configs"]["default"]["cpu"] == 32 and options["configs"]["high"] == 1 << 20
+    assert options["configs"]["meaning"] == shared["configs"]["meaning"]
+    assert options["margin"] == {**shared["margin"], "default": {"cpu": 0.5, "full": 0.5}}
+    assert options["chunk"]["expected"] == "a whole number in 1..64"
+    with pytest.raises(tg.ConfigError, match=r"chunk must be a whole number in 1\.\.64, got 65"):
+        own(options=OtherDefaults).fields("cpu", {"chunk": 65})
 
 
 # ---- losses, groups, targets -----------------------------------------------------------------------------

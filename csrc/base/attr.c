@@ -1,6 +1,8 @@
 #include "base/attr.h"
 
+#include <float.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int tg_attr_word(const char *choices, int i, char *to, size_t size) {
@@ -18,6 +20,21 @@ int tg_attr_choice(const char *choices, const char *word) {
     for (int i = 0; choices != NULL && tg_attr_word(choices, i, name, sizeof name); i++)
         if (strcmp(name, word) == 0) return i;
     return -1;
+}
+
+const char *tg_attr_kind_name(tg_attr_kind kind) {
+    static const char *const names[TG_ATTR_KINDS] = {
+#define TG_ATTR_NAME(id, name) name,
+        TG_ATTR_LIST(TG_ATTR_NAME)
+#undef TG_ATTR_NAME
+    };
+    return names[kind];
+}
+
+int tg_attr_kind_of(const char *name) {
+    int kind = TG_ATTR_KINDS - 1;
+    while (kind >= 0 && strcmp(tg_attr_kind_name((tg_attr_kind)kind), name) != 0) kind--;
+    return kind;
 }
 
 int tg_attrs_count(const tg_attr *attrs, int most) {
@@ -46,17 +63,33 @@ static void list_choices(const char *choices, char *to, size_t size) {
     to[used] = 0;
 }
 
-/* What the attribute takes, in words. */
-static void expect(const tg_attr *attr, char *to, size_t size) {
-    static const char *const nouns[TG_ATTR_KINDS] = {
-        [TG_ATTR_REAL] = "a number", [TG_ATTR_INT] = "a whole number", [TG_ATTR_FLAG] = "true or false"};
+/* The fewest digits from 15 on that give the number. */
+static void write_number(double x, char *to, size_t size) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(to, size, "%.*g", digits, x);
+        if (strtod(to, NULL) == x) return;
+    }
+}
+
+void tg_attr_expect(const tg_attr *attr, char *to, size_t size) {
+    static const char *const nouns[TG_ATTR_KINDS] = {[TG_ATTR_REAL] = "a number",
+                                                     [TG_ATTR_INT] = "a whole number",
+                                                     [TG_ATTR_FLAG] = "true or false",
+                                                     [TG_ATTR_TEXT] = "a string"};
+    const int ranged = attr->low > -DBL_MAX || attr->high < DBL_MAX;
     if (attr->kind == TG_ATTR_CHOICE) list_choices(attr->choices, to, size);
     else if (attr->kind == TG_ATTR_ITEMS) snprintf(to, size, "a list of at most %d entries", TG_ATTR_ENTRIES);
     else if (attr->kind == TG_ATTR_NUMBERS)
         snprintf(to, size, "a list of at most %d whole numbers in %.0f..%.0f", TG_ATTR_ENTRIES, attr->low,
                  attr->high);
-    else if (attr->kind == TG_ATTR_FLAG) snprintf(to, size, "%s", nouns[attr->kind]);
-    else snprintf(to, size, "%s in %.16g..%.16g", nouns[attr->kind], attr->low, attr->high);
+    else if (attr->kind == TG_ATTR_FLAG || attr->kind == TG_ATTR_TEXT || !ranged)
+        snprintf(to, size, "%s", nouns[attr->kind]);
+    else {
+        char low[32], high[32];
+        write_number(attr->low, low, sizeof low);
+        write_number(attr->high, high, sizeof high);
+        snprintf(to, size, "%s in %s..%s", nouns[attr->kind], low, high);
+    }
 }
 
 /* ---- values ---- */
@@ -90,6 +123,10 @@ tg_status tg_attr_read(const tg_attr *attr, const tg_json_value *given, const ch
     case TG_ATTR_REAL: fine = in_range(attr, given); break;
     case TG_ATTR_INT: fine = in_range(attr, given) && given->is_whole; break;
     case TG_ATTR_FLAG: fine = take_flag(given, &value->number); break;
+    case TG_ATTR_TEXT:
+        fine = given->kind == TG_JSON_STRING;
+        value->list = given;
+        break;
     case TG_ATTR_CHOICE:
         value->number = given->kind == TG_JSON_STRING ? tg_attr_choice(attr->choices, given->text) : -1;
         fine = value->number >= 0;
@@ -101,7 +138,7 @@ tg_status tg_attr_read(const tg_attr *attr, const tg_json_value *given, const ch
     }
     if (fine) return TG_OK;
     char expected[192];
-    expect(attr, expected, sizeof expected);
+    tg_attr_expect(attr, expected, sizeof expected);
     return tg_attr_wrong(err, code, owner, attr->name, expected, found);
 }
 

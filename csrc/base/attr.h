@@ -7,10 +7,11 @@
 #include "base/status.h"
 
 /* A finite number, a whole number, true or false, or one of `choices` ("none|log": the value is the position);
-   a list of whole numbers, or one whose items are the declarer's business. */
+   any string; a list of whole numbers, or one whose items are the declarer's business. */
 #define TG_ATTR_LIST(A)                                                                                      \
     A(REAL, "real")                                                                                          \
-    A(INT, "int") A(FLAG, "flag") A(CHOICE, "choice") A(NUMBERS, "numbers") A(ITEMS, "list")
+    A(INT, "int")                                                                                            \
+    A(FLAG, "flag") A(CHOICE, "choice") A(TEXT, "text") A(NUMBERS, "numbers") A(ITEMS, "list")
 typedef enum {
 #define TG_ATTR_KIND(id, name) TG_ATTR_##id,
     TG_ATTR_LIST(TG_ATTR_KIND)
@@ -30,10 +31,10 @@ typedef struct tg_attr {
     const char *choice, *param; /* of ops: a step has `param` only with this choice; NULL: no parameter */
 } tg_attr;
 
-/* What stands for an attribute in a text: a number, or a list that was checked to be one. */
+/* What stands for an attribute in a text: a number, or a string or list that was checked to be one. */
 typedef struct tg_attr_value {
     double number;
-    const tg_json_value *list; /* NULL: left out */
+    const tg_json_value *list; /* or string; NULL: left out */
 } tg_attr_value;
 
 /* The values of the attributes `attrs` (at most `most`, or up to a name NULL) out of an object, NULL for none.
@@ -45,6 +46,13 @@ tg_status tg_attrs_read(const tg_attr *attrs, int most, const tg_json_value *obj
 /* One value. */
 tg_status tg_attr_read(const tg_attr *attr, const tg_json_value *given, const char *owner, tg_status code,
                        tg_attr_value *value, tg_error *err);
+
+/* What the attribute takes, in words; a range of all finite numbers is not named. */
+void tg_attr_expect(const tg_attr *attr, char *to, size_t size);
+
+/* The name of a kind, and the kind of a name, or -1. */
+const char *tg_attr_kind_name(tg_attr_kind kind);
+int tg_attr_kind_of(const char *name);
 
 /* An error of `code`: "owner: what: expected ..., found ..."; `found` NULL: nothing. */
 tg_status tg_attr_wrong(tg_error *err, tg_status code, const char *owner, const char *what,

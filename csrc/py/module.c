@@ -9,6 +9,7 @@
 #include "features/opcodes.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
+#include "py/py_json.h"
 #include "py/py_model.h"
 #include "py/py_prepare.h"
 #include "py/py_trees.h"
@@ -96,7 +97,8 @@ static int module_exec(PyObject *module) {
     PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,     tg_config_methods, tg_feature_methods,
                             tg_graph_methods,   tg_rank_methods,    tg_optim_methods,  tg_model_methods,
                             tg_product_methods, tg_file_methods,    tg_pack_methods,   tg_check_methods,
-                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,   tg_store_methods};
+                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,   tg_store_methods,
+                            tg_json_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||

@@ -1,7 +1,9 @@
 /* Specs cross the border as JSON, as text or as a tree of the same values; what the core declares goes back as dicts. */
 #include "py/py_json.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,16 +183,12 @@ static int set(PyObject *dict, const char *key, PyObject *value) {
 }
 
 static PyObject *describe(const tg_attr *attr) {
-    static const char *const kinds[TG_ATTR_KINDS] = {
-#define KIND(id, name) name,
-        TG_ATTR_LIST(KIND)
-#undef KIND
-    };
     const int list = attr->kind == TG_ATTR_ITEMS || attr->kind == TG_ATTR_NUMBERS;
     const int ranged =
         attr->kind == TG_ATTR_REAL || attr->kind == TG_ATTR_INT || attr->kind == TG_ATTR_NUMBERS;
-    PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:O}", "name", attr->name, "kind", kinds[attr->kind], "doc",
-                                   attr->doc, "required", attr->required ? Py_True : Py_False);
+    PyObject *dict =
+        Py_BuildValue("{s:s,s:s,s:s,s:O}", "name", attr->name, "kind", tg_attr_kind_name(attr->kind), "doc",
+                      attr->doc, "required", attr->required ? Py_True : Py_False);
     if (dict == NULL) return NULL;
     int status =
         set(dict, "default", attr->required || list ? Py_NewRef(Py_None) : number_of(attr, attr->fallback));
@@ -210,3 +208,83 @@ PyObject *tg_py_attrs(const tg_attr *attrs, int most) {
         tg_append(&list, describe(&attrs[a]));
     return list;
 }
+
+/* ---- attributes that Python declares: dicts of the same form ---- */
+
+static int take_bound(PyObject *dict, const char *key, double *bound) {
+    PyObject *value = PyDict_GetItemString(dict, key);
+    if (value == NULL || value == Py_None || tg_plain_number(value, bound) || scalar_number(value, bound))
+        return 0;
+    PyErr_Format(PyExc_TypeError, "%s: expected a number, got %R", key, value);
+    return -1;
+}
+
+/* A row of "kind" and, where it has them, "low", "high" and "choices"; `words` is the text of these, for the caller to
+   free, also after an error. 0, or -1 with an exception. */
+static int take_row(PyObject *dict, tg_attr *attr, PyObject **words) {
+    PyObject *name = PyDict_Check(dict) ? PyDict_GetItemString(dict, "kind") : NULL;
+    PyObject *choices = name == NULL ? NULL : PyDict_GetItemString(dict, "choices");
+    const char *kind = name == NULL || !PyUnicode_Check(name) ? "" : tg_utf8(name, NULL);
+    const int found = kind == NULL ? -1 : tg_attr_kind_of(kind);
+    *attr = (tg_attr){.name = "", .kind = (tg_attr_kind)found, .low = -DBL_MAX, .high = DBL_MAX};
+    *words = NULL;
+    if (found < 0 || (attr->kind == TG_ATTR_CHOICE && choices == NULL)) {
+        if (kind != NULL) PyErr_SetString(PyExc_TypeError, "attribute: expected a dict as those of ops()");
+        return -1;
+    }
+    if (attr->kind == TG_ATTR_CHOICE) {
+        PyObject *bar = PyUnicode_FromString("|");
+        *words = bar == NULL ? NULL : PyUnicode_Join(bar, choices);
+        Py_XDECREF(bar);
+        return *words == NULL || (attr->choices = tg_utf8(*words, NULL)) == NULL ? -1 : 0;
+    }
+    return take_bound(dict, "low", &attr->low) < 0 || take_bound(dict, "high", &attr->high) < 0 ? -1 : 0;
+}
+
+/* Whether the attribute takes the one entry of a tuple. Flags must be True or False, not 1 or 0. */
+static int takes(const tg_attr *attr, PyObject *entry) {
+    tg_json_tree tree;
+    tg_attr_value taken;
+    int fine = 0;
+    if (tg_py_json(entry, "value", TG_E_CONFIG, &tree) < 0)
+        PyErr_Clear(); /* nothing that a text could hold */
+    else if (attr->kind != TG_ATTR_FLAG || tree.root->first->kind == TG_JSON_LITERAL)
+        fine = tg_attr_read(attr, tree.root->first, "", TG_E_CONFIG, &taken, NULL) == TG_OK;
+    tg_json_free(&tree);
+    return fine;
+}
+
+static PyObject *attr_takes(PyObject *self, PyObject *args) {
+    PyObject *dict, *value, *words, *result = NULL;
+    tg_attr attr;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &dict, &value)) return NULL;
+    PyObject *entry = PyTuple_Pack(1, value); /* bare text would be read as JSON */
+    if (entry == NULL) return NULL;
+    if (take_row(dict, &attr, &words) == 0) result = PyBool_FromLong(takes(&attr, entry));
+    Py_XDECREF(words);
+    Py_DECREF(entry);
+    return result;
+}
+
+static PyObject *attr_expects(PyObject *self, PyObject *dict) {
+    char text[1024];
+    PyObject *words;
+    tg_attr attr;
+    (void)self;
+    const int status = take_row(dict, &attr, &words);
+    if (status == 0) tg_attr_expect(&attr, text, sizeof text);
+    Py_XDECREF(words);
+    return status < 0                  ? NULL
+           : attr.kind == TG_ATTR_FLAG ? PyUnicode_FromString("True or False")
+                                       : PyUnicode_FromString(text);
+}
+
+PyMethodDef tg_json_methods[] = {
+    {"attr_takes", attr_takes, METH_VARARGS,
+     PyDoc_STR(
+         "attr_takes(attr, value) -> whether an attribute takes a value; it is a dict as those of ops().")},
+    {"attr_expects", attr_expects, METH_O,
+     PyDoc_STR("attr_expects(attr) -> what an attribute takes, in words.")},
+    {NULL, NULL, 0, NULL},
+};

@@ -14,6 +14,9 @@ int tg_py_json(PyObject *value, const char *field, tg_status code, tg_json_tree 
    "high", "choices", "needs" ({choice: parameter}). */
 PyObject *tg_py_attrs(const tg_attr *attrs, int most);
 
+/* Attributes that Python declares. */
+extern PyMethodDef tg_json_methods[];
+
 /* A new tuple of the words in "a|b". */
 PyObject *tg_py_words(const char *choices);
 

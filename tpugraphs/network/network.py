@@ -18,7 +18,7 @@ from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
-from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
+from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
@@ -67,7 +67,7 @@ class Network:
 
     def take(self, fields: Any) -> None:
         """Take other values of fields that the model does not follow from."""
-        self.fields, self._reads = fields, _read_by(self.recipe.losses(fields))
+        self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
 
     # What it is
 
@@ -118,7 +118,7 @@ class Network:
             self._trainer = _core.Trainer(self.model)
         return self._trainer
 
-    def rest(self) -> None:
+    def reset_optimizer(self) -> None:
         """Forget the state of the optimizer, and how many steps it took."""
         self._trainer, self.trained_steps = None, 0
 
@@ -291,12 +291,6 @@ class Network:
 def _new_caches() -> tuple[_core.Store, _core.Store]:
     """Return stores that hold what was put there last."""
     return _core.Store(nbytes=0), _core.Store(nbytes=0)
-
-
-def _read_by(terms: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return what losses read; a function that was left behind when a ranker was saved reads nothing."""
-    known = [term for term in terms if not is_lost(term["loss"])]
-    return _core.losses_need(known) if known else ()
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
 from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.recipes import Recipe, get_recipe, list_recipes
@@ -28,7 +29,7 @@ _PREFIXES, _SUFFIX = ("module.", "model.", "_orig_mod.", "net.", "model/"), "/.A
 _KERNEL = "/kernel"  # of Keras, which has inputs first
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _SHOWN = 8
-_XLA_WIDTH, _LAYOUT_COLUMNS = 32, 50  # of the second place's first layer that sees the config
+_USUAL = "first-layout"  # what weights without a mark are taken for
 
 # Another spelling of the tile model, in which the columns of the head are in the order of ours.
 _OTHER_TILE = {"dense_cfg.": "config_mlp.", "dense.": "head."}
@@ -53,29 +54,28 @@ def published_name(recipe: Recipe, name: str) -> str:
 
 
 def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
-    """Find the recipe whose model has such parameters."""
+    """Find the recipe whose model has such parameters: see `published_marks` of a recipe."""
 
-    def some(*beginnings: str) -> bool:
-        return any(name.startswith(beginnings) for name in weights)
+    def marked(recipe: Recipe) -> bool:
+        found = (any(re.match(mark, name) for name in weights) for mark in recipe.published_marks)
+        return bool(recipe.published_marks) and all(found)
 
-    if some("_op_embedding/"):
-        return "official-layout" if some("_gc_layers/0/layer_with_weights") else "official-tile"
-    if some("dense_cfg.", "config_mlp."):
-        return "first-tile"
-    if some("gnn.rev_convs."):
-        return "fifth-dimension" if some("gnn.transformer.") else "fifth-layout"
-    if some("early_mlp."):
-        kind = "gin" if some("gconv.0.nn.") else "layout"
-        return "sixth-tile" if some("config_feat_mean") else f"sixth-{kind}"
-    if some("message_network.", "lpe_projection."):
-        return "third-layout" if some("lpe_projection.") else "third-tile"
-    if some("linear_map."):
-        return "seventh-gst"
-    if some("node_feat_embedding."):
-        width, columns = [*np.shape(weights.get("input_shaping.weight", ())), 0, 0][:2]
-        kind = "nlp" if width > _XLA_WIDTH else "xla"
-        return "second-tile" if columns > _LAYOUT_COLUMNS else f"second-{kind}"
-    return "first-layout-cross" if some("linear.cross_attn.temperature") else "first-layout"
+    known = [recipe for recipe in map(get_recipe, list_recipes()) if marked(recipe)]
+    most = max((len(recipe.published_marks) for recipe in known), default=0)
+    known = [recipe for recipe in known if len(recipe.published_marks) == most]
+    if len(known) > 1:
+        known.sort(key=lambda recipe: _misfits(recipe, weights))
+    return known[0].name if known else _USUAL
+
+
+def _misfits(recipe: Recipe, weights: Mapping[str, NDArray[np.float32]]) -> int:
+    """Count the parameters of a recipe as published that have another shape in the weights."""
+    fields = recipe.fields("full", recipe.published_fields)
+    sizes = recipe.pipeline(fields).sizes
+    planned = _core.plan_parameters(
+        recipe.model(fields, sizes), sizes.node, sizes.config, sizes.graph, sizes.digits
+    )
+    return sum(np.shape(weights.get(published_name(recipe, name), ())) != shape for name, shape in planned)
 
 
 def _own_name(name: str, rename: Mapping[str, str]) -> str:

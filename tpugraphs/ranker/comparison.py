@@ -26,7 +26,6 @@ from tpugraphs.ranker.folds import Fold
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.trials import Scores, Task, Trial, judged
 from tpugraphs.recipes import Recipe, get_recipe
-from tpugraphs.recipes.fields import RecipeFields
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import atomic_write
@@ -35,6 +34,8 @@ from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from tpugraphs.recipes.fields import RecipeFields
 
 __all__ = ["Comparison", "compare"]
 

@@ -249,7 +249,7 @@ class NetworkEstimator(Network):
         steps, anchor, only
             As there.
         """
-        self.rest()
+        self.reset_optimizer()
         rows = np.arange(graph.num_configs)
         adapt(self, lambda: self.partial_fit(graph, rows), steps, anchor, only)
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Never, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,8 +29,6 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
-from tpugraphs.recipes.declared import UnknownFieldOrValue
-from tpugraphs.recipes.fields import RecipeFields, RecipeName
 from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
@@ -39,6 +37,9 @@ from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
 from tpugraphs.training.trainset import known_as
 from tpugraphs.training.tuning import Tuning
+
+if TYPE_CHECKING:
+    from tpugraphs.recipes.fields import RecipeFields, RecipeName, UnknownFieldOrValue
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Never, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Unpack, overload
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.recipes.declared import UnknownFieldOrValue
-from tpugraphs.recipes.fields import FieldsButLength, RecipeName
 from tpugraphs.system import files, markup, tables
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.texts import parsed, read_whole
@@ -35,6 +33,9 @@ from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import TrainingSet, no_graphs
+
+if TYPE_CHECKING:
+    from tpugraphs.recipes.fields import FieldsButLength, RecipeName, UnknownFieldOrValue
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 

@@ -19,7 +19,6 @@ from tpugraphs.recipes.functions import register_extra
 
 __all__ = [
     "Recipe",
-    "Sampling",
     "TableFields",
     "TrainingFields",
     "get_recipe",
@@ -31,8 +30,6 @@ __all__ = [
     "register_extra",
     "unregister",
 ]
-
-Sampling = TrainingFields  # its first name
 
 _registered: dict[str, Recipe] = {}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
-import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,42 +13,34 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.schema import LAYOUT, Schema
+from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, RecipeError
-from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
+from tpugraphs.recipes.blocks import Steps, encode, opcodes, step
 from tpugraphs.recipes.declared import (
     TableFields,
     TrainingFields,
     check_options,
     constants,
     declared,
-    is_number,
+    expected,
     of_numpy,
     option,
     plain,
+    takes,
 )
+from tpugraphs.recipes.functions import losses_need
 
-__all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
+__all__ = ["Recipe", "Steps", "TableFields", "TrainingFields", "encode", "opcodes", "option", "step"]
 
-Terms = list[dict[str, Any]]
+
 Order = dict[str, dict[str, Any]]
 
 
-def _hinge(fields: Any) -> Terms:
-    return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
-
-
-def _preprocessing(
-    steps: Callable[..., list[dict[str, Any]]], fields: Any, *schema: Any
-) -> list[dict[str, Any]]:
+def _preprocessing(steps: Callable[..., Steps], fields: Any, *schema: Any) -> Steps:
     """Return the steps of a recipe, and what the field `segment` adds to them."""
     cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
     return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
-
-
-def _nothing(*args: Any) -> list[dict[str, Any]]:
-    return []
 
 
 def _no_table(*args: Any) -> NDArray[np.float32]:
@@ -59,28 +51,34 @@ def _as_they_are(fields: Any) -> Order:
     return {}
 
 
+EMA = {"average": "ema", "ema_decay": 0.99}  # of presets that train briefly
+
+
+def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., Steps]:
+    """Return a function for a recipe that returns these steps, losses or groups, whatever the fields are."""
+    return functools.partial(_copied, [dict(entry) for entry in entries])
+
+
+def _copied(entries: Steps, *_: Any) -> Steps:
+    return copy.deepcopy(entries)
+
+
+def hinge(reduction: str) -> Callable[[Any], Steps]:
+    """Return the `loss` of a recipe: the hinge over pairs, with its field `margin`."""
+    return functools.partial(_hinge, reduction)
+
+
+def _hinge(reduction: str, fields: Any) -> Steps:
+    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": reduction}]
+
+
+_NONE = always([])
+_HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
+
+
 def kaggle(place: str) -> str:
     """Return the source of a solution of the competition over the data set: ``kaggle("first")``."""
     return f"{place} place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
-
-
-def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **attrs: Any) -> dict[str, Any]:
-    """Describe one step of a model; its result has its name unless `slot` is given."""
-    return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
-
-
-def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
-    """Describe the step `opcodes`: the slot with `cols` columns of an embedding of opcodes behind it."""
-    return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)
-
-
-def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:
-    """Describe the step of preprocessing that encodes all columns of a schema."""
-    columns = {
-        name: [{"name": c.name, "kind": c.kind, "values": [str(v) for v in c.values]} for c in group]
-        for name, group in (("node", schema.node), ("graph", schema.graph), ("config", schema.config))
-    }
-    return {"step": "encode", **columns, **attrs}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -123,6 +121,9 @@ class Recipe:
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
         :meth:`tpugraphs.Ranker.from_torch` reads. Kernels of Keras, (in, out), have names that end in
         ``/kernel``.
+    published_marks : tuple of str
+        Regular expressions with which published names begin. Weights in which each finds a name are those of
+        this recipe, unless a recipe with more of them, or with fitting shapes, finds its own.
     published_order : callable
         ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
         columns of the parameter stand in the published array. What is not named has the same order. With
@@ -154,20 +155,21 @@ class Recipe:
 
     name: str
     summary: str
-    steps: Callable[..., list[dict[str, Any]]] = _nothing
-    preprocessing: Callable[..., list[dict[str, Any]]] = _nothing
+    steps: Callable[..., Steps] = _NONE
+    preprocessing: Callable[..., Steps] = _NONE
     options: type[TrainingFields] | type[TableFields] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
     )
-    loss: Callable[[Any], Terms] = _hinge
-    groups: Callable[[Any], list[dict[str, Any]]] = _nothing
+    loss: Callable[[Any], Steps] = _HINGE
+    groups: Callable[[Any], Steps] = _NONE
     source: str = ""
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., NDArray[np.float32]] = _no_table
     extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
+    published_marks: tuple[str, ...] = ()
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None
@@ -189,6 +191,11 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees "
                 "take further columns from features(fields, graph, rows)"
+            )
+        kinds = ("layout", "tile", "graph", *["any"] * (self.estimator != "network"))
+        if self.kind not in kinds:
+            raise RecipeError(
+                f"recipe {self.name}: kind: expected one of {', '.join(kinds)}, got {self.kind!r:.60}"
             )
         if "cpu" not in self.presets:
             raise RecipeError(
@@ -228,7 +235,7 @@ class Recipe:
             return Pipeline(make(LAYOUT), self.kind, make=make, extra=self.extra)
         return Pipeline(make(), self.kind, extra=self.extra)
 
-    def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
+    def model(self, fields: Any, sizes: Sizes) -> Steps:
         """List the steps of the model for graphs of these sizes.
 
         Parameters
@@ -276,7 +283,7 @@ class Recipe:
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
         known = declared(self.options)
-        usual = self.presets[preset].get("epochs", known["epochs"].default) if "epochs" in known else None
+        usual = self.presets[preset].get("epochs", known["epochs"]["default"]) if "epochs" in known else None
         if given.get("steps") is not None and given.get("epochs") not in (None, usual):
             raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
         for name, value in values.items():
@@ -285,13 +292,14 @@ class Recipe:
                 raise ConfigError(f"{name}: tpugraphs computes on the CPU only, got {value!r}; {todo}")
             if name not in known:
                 raise ConfigError(unknown(f"field of recipe {self.name}", name, known, _ARGUMENTS))
-            if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
+            attr = known[name]
+            if value is None and not attr["none"] and {"text", "choice"} & {*attr["kind"].split("|")}:
                 values[name] = value = "none"
-            if not known[name].fits(value):
-                raise ConfigError(f"recipe {self.name}: {name} must be {known[name].expected}, got {value!r}")
+            if not takes(attr, value):
+                raise ConfigError(f"recipe {self.name}: {name} must be {expected(attr)}, got {value!r}")
         return self.options(**values)
 
-    def losses(self, fields: Any) -> Terms:
+    def losses(self, fields: Any) -> Steps:
         """Return the losses of a fit with these fields: those of the field `loss`, or the recipe's.
 
         A name among the recipe's own losses means that loss with the recipe's parameters.
@@ -321,25 +329,27 @@ class Recipe:
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
             terms = [dict(term) for term in fields.loss]
-        if not terms:
-            raise ConfigError(f"recipe {self.name}: loss must have at least one term, got none")
-        for term in terms:
-            _check_term(self.name, term)
-        return [of_numpy(term) for term in terms]
+        terms = [of_numpy(term) for term in terms]
+        try:
+            losses_need(terms)
+        except ConfigError as error:
+            text = str(error).removeprefix("loss: ")
+            raise ConfigError(f"recipe {self.name}: loss: {text}") from None
+        return terms
 
     def describe(self) -> dict[str, Any]:
         """Return all declarations as plain values: fields with meaning, default, range; losses; groups."""
         values = {preset: self.fields(preset) for preset in self.presets}
         options = {
             name: {
-                "meaning": one.doc,
-                "expected": one.expected,
-                "low": one.low,
-                "high": one.high,
-                "choices": list(one.choices),
+                "meaning": attr["doc"],
+                "expected": expected(attr),
+                "low": attr.get("low"),
+                "high": attr.get("high"),
+                "choices": list(attr.get("choices", ())),
                 "default": {preset: plain(made)[name] for preset, made in values.items()},
             }
-            for name, one in declared(self.options).items()
+            for name, attr in declared(self.options).items()
         }
         return {
             "recipe": self.name,
@@ -350,16 +360,6 @@ class Recipe:
             "losses": {preset: self.losses(made) for preset, made in values.items()},
             "groups": {preset: self.groups(made) for preset, made in values.items()},
         }
-
-
-def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
-    named = isinstance(term.get("loss"), str) or callable(term.get("loss"))
-    others = [value for name, value in term.items() if name != "loss"]
-    if not named or not all(isinstance(value, str) or is_number(value) for value in others):
-        raise ConfigError(
-            f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
-            f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"
-        )
 
 
 _DEVICES = ("device", "gpu", "cuda", "use_gpu")

@@ -1,17 +1,20 @@
-"""Fields of recipes: how they are declared, the values they may have, and these as JSON."""
+"""Fields of recipes: how they are declared, the values they may have, and these as JSON.
+
+A field is an attribute as the core's ops, losses and steps have them: a dict like those of ``_core.ops()``,
+which the core checks. `option` says what a recipe's dataclass has to say of one, `declared` makes the dicts.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import numbers
+import inspect
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +24,13 @@ from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.targets import TARGETS
 from tpugraphs.recipes.functions import function_name
 
-__all__ = [
-    "TableFields",
-    "TrainingFields",
-    "check_options",
-    "constants",
-    "declared",
-    "is_number",
-    "option",
-    "plain",
-    "plain_value",
-]
+__all__ = ["CommonFields", "TableFields", "TrainingFields", "declared", "option", "plain"]
+
+_CHOICES = {
+    (place["name"], attr["name"]): attr.get("choices")
+    for place in (*_core.prepare_steps(), *_core.ops())
+    for attr in place["attrs"]
+}
 
 
 def option(
@@ -39,10 +38,12 @@ def option(
     low: float | None = None,
     high: float | None = None,
     *,
-    choices: Iterable[str] = (),
-    doc: str = "",
+    choices: Iterable[str] | None = None,
+    doc: str | None = None,
 ) -> Any:
     """Declare a field of a recipe.
+
+    What is left out is as a base class declares the field: ``slates: int = 8`` is enough for another default.
 
     Parameters
     ----------
@@ -50,9 +51,9 @@ def option(
         Its type is that of the field.
     low, high : float, optional
         Least and greatest value, both allowed.
-    choices : iterable of str
+    choices : iterable of str, optional
         Allowed words.
-    doc : str
+    doc : str, optional
         What the field means, in a line.
 
     Returns
@@ -60,8 +61,28 @@ def option(
     dataclass field
         With these as metadata.
     """
-    metadata = {"low": low, "high": high, "choices": tuple(choices), "doc": doc}
-    return dataclasses.field(default=default, metadata=metadata)
+    given = {"low": low, "high": high, "choices": choices and tuple(choices), "doc": doc}
+    return dataclasses.field(
+        default=default, metadata={key: value for key, value in given.items() if value is not None}
+    )
+
+
+class CommonFields:
+    """Fields that many recipes have: declared with a default alone, ``width: int = 64``, they mean this."""
+
+    opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
+    width: int = option(256, 1, 4096, doc="columns of a layer")
+    layers: int = option(3, 1, 16, doc="layers of message passing")
+    dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    direction: str = option(
+        "both", choices=_CHOICES["sage", "direction"], doc="messages along the edges, back, or both ways"
+    )
+    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    prune: str = option(
+        "none",
+        choices=_CHOICES["prune", "method"],
+        doc="nodes kept: a method of tpugraphs.preprocess.prune, or none",
+    )
 
 
 @dataclass(frozen=True)
@@ -74,7 +95,7 @@ class TrainingFields:
 
     slates: int = option(1, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     accumulate: int = option(
-        1, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
+        1, 1, 65536, doc="passes whose mean gradient makes one step, in the memory of one"
     )
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
     config_sampling: str = option(
@@ -84,7 +105,7 @@ class TrainingFields:
         "often (Gumbel top-k of 1 - place / configs)",
     )
     config_temperature: float = option(
-        1.0, 0.01, 100.0, doc="of the Gumbel top-k: the lower, the rarer are slow configs (gumbel)"
+        1.0, 0.01, 100.0, doc="of the Gumbel top-k: lower makes slow configs rarer"
     )
     graph_sampling: str = option(
         "even",
@@ -94,14 +115,10 @@ class TrainingFields:
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     dedup: str = option(
-        "first",
-        choices=("none", "first", "min", "mean"),
-        doc="runtime of equal configs, which are merged for training",
+        "first", choices=_CHOICES["dedup", "keep"], doc="runtime of equal configs, which training merges"
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(
-        1000, 1, 10**9, doc="visits of every graph (or draw), where steps are not given"
-    )
+    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph (or draw), if steps is None")
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
         doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
@@ -122,9 +139,7 @@ class TrainingFields:
     segment: int = option(
         0, 0, 1 << 30, doc="nodes of a segment, at most: a step trains one per graph; 0: whole graphs"
     )
-    segment_keep: float = option(
-        0.5, 0.0, 1.0, doc="chance that the stored score of another segment counts in a step"
-    )
+    segment_keep: float = option(0.5, 0.0, 1.0, doc="chance that another segment's stored score counts")
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
@@ -135,9 +150,7 @@ class TrainingFields:
     momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
     learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
-    warmup: float = option(
-        0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
-    )
+    warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
     decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
     decay_from: float | None = option(
         None, 0.0, 1.0, doc="share of the steps before the first drop (step); None: as between two drops"
@@ -155,9 +168,7 @@ class TrainingFields:
     evaluate_every: int = option(
         200, 0, 10**9, doc="steps from one validation to the next; 0: those of one visit of every graph"
     )
-    stop_after: int = option(
-        0, 0, 10**9, doc="validations without a better one after which the training ends; 0: never"
-    )
+    stop_after: int = option(0, 0, 10**9, doc="validations without a better one that end a fit; 0: never")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")
     chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
@@ -177,87 +188,74 @@ class TableFields:
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the number of trees")
 
 
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    bool: "True or False",
-    list: "a list of dicts",
-    Callable: "a function",
-}
+_KINDS = {int: "int", float: "real", bool: "flag", str: "text", list: "list", Callable: "function"}
+_WORDS = {"list": "a list of dicts", "function": "a function"}  # which only Python has
+Attribute = Mapping[str, Any]
 
 
-StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+def declared(options: Any) -> Mapping[str, Attribute]:
+    """Fields of a dataclass by name, as attributes of ops are described.
 
-
-class UnknownFieldOrValue(Protocol[StrT_co]):
-    """What no value is where the string is `Never`.
-
-    Checkers take an overload with it for the one that was meant, as all but the parameter of the type fits.
-    So they name the argument, and this, in place of all overloads with all fields.
+    Its ``"kind"`` may be several, as in ``"text|list"``; ``"none"`` says whether it may be None, and a field
+    with ``"only"`` has that value alone.
     """
-
-    def __format__(self, spec: str, /) -> StrT_co: ...
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A field as :func:`option` declares it; `kinds` are the types it takes, without their arguments."""
-
-    kinds: tuple[type, ...]
-    default: Any
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    doc: str = ""
-    fixed: tuple[Any, ...] = ()  # the one value it may have
-
-    def fits(self, value: Any) -> bool:
-        """Whether the field may have this value."""
-        if self.fixed:
-            return type(value) is type(self.fixed[0]) and bool(value == self.fixed[0])
-        return any(self._is(kind, value) for kind in self.kinds)
-
-    def _is(self, kind: type, value: Any) -> bool:
-        if kind is str:
-            return isinstance(value, str) and (not self.choices or value in self.choices)
-        if kind is list:
-            return isinstance(value, (list, tuple)) and all(isinstance(term, Mapping) for term in value)
-        if kind in (int, float):
-            low = -math.inf if self.low is None else self.low
-            high = math.inf if self.high is None else self.high
-            return (
-                is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
-            )
-        return isinstance(value, kind)
-
-    @property
-    def expected(self) -> str:
-        """The values it may have, in words."""
-        if self.fixed:
-            return f"{self.fixed[0]!r}, as in the file of its ranker"
-        ends = f" in {self.low}..{self.high}" if self.low is not None else ""
-        words = []
-        for kind in self.kinds:
-            if kind is str and self.choices:
-                words.append("one of " + ", ".join(self.choices))
-            elif kind is not types.NoneType:
-                words.append(_WORDS[kind] + (ends if kind in (int, float) else ""))
-        return " or ".join(words + ["None"] * (types.NoneType in self.kinds))
+    return _declared(options)
 
 
-def declared(options: type[Any]) -> dict[str, Declared]:
-    """Fields of a dataclass of options by name."""
-
-    def split(hint: Any) -> tuple[Any, ...]:
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            return tuple(kind for part in typing.get_args(hint) for kind in split(part))
-        return (typing.get_origin(hint) or hint,)
-
+@functools.cache
+def _declared(options: type[Any]) -> Mapping[str, Attribute]:
     hints = typing.get_type_hints(options)
     return {
-        f.name: Declared(split(hints[f.name]), f.default, **f.metadata) for f in dataclasses.fields(options)
+        field.name: _attribute(field.name, hints[field.name], field.default, _said(options, field.name))
+        for field in dataclasses.fields(options)
     }
+
+
+def _said(options: type[Any], name: str) -> Attribute:
+    """Return what the declarations of a field say; those of derived classes override."""
+    said: dict[str, Any] = {}
+    for cls in reversed(options.__mro__):
+        if name in inspect.get_annotations(cls) and dataclasses.is_dataclass(cls):
+            said |= cls.__dataclass_fields__[name].metadata
+    return said or vars(CommonFields).get(name, dataclasses.field()).metadata
+
+
+def _attribute(name: str, hint: Any, default: Any, said: Attribute) -> Attribute:
+    hints = _parts(hint)
+    kinds = [_KINDS.get(one, one.__name__) for one in hints if one is not types.NoneType]
+    if "choices" in said:
+        kinds = ["choice" if kind == "text" else kind for kind in kinds]
+    row = {"name": name, "kind": "|".join(kinds), "none": types.NoneType in hints, "required": False}
+    return {"doc": "", **row, "default": default, **said}
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return tuple(part for one in typing.get_args(hint) for part in _parts(one))
+    return (typing.get_origin(hint) or hint,)
+
+
+def takes(attr: Attribute, value: Any) -> bool:
+    """Whether a field may have this value."""
+    if "only" in attr:
+        return type(value) is type(attr["only"]) and bool(value == attr["only"])
+    if value is None:
+        return bool(attr["none"])
+    kinds = attr["kind"].split("|")
+    if callable(value) or isinstance(value, (list, tuple)):
+        kind = "function" if callable(value) else "list"
+        return kind in kinds and (callable(value) or all(isinstance(term, Mapping) for term in value))
+    return any(_core.attr_takes({**attr, "kind": kind}, value) for kind in kinds if kind not in _WORDS)
+
+
+def expected(attr: Attribute) -> str:
+    """Return the values that a field may have, in words."""
+    if "only" in attr:
+        return f"{attr['only']!r}, as in the file of its ranker"
+    words = [
+        _WORDS.get(kind) or _core.attr_expects({**attr, "kind": kind}) for kind in attr["kind"].split("|")
+    ]
+    return " or ".join([*words, *["None"] * attr["none"]])
 
 
 def check_options(options: Any) -> None:
@@ -268,26 +266,20 @@ def check_options(options: Any) -> None:
         )
     if "__dataclass_fields__" not in vars(options):
         raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
-    for name, one in declared(options).items():
-        if not one.doc:
+    for name, attr in declared(options).items():
+        if not attr["doc"]:
             raise RecipeError(f"{name}: say what it means: option(..., doc=...)")
-        if any(kind not in (*_WORDS, types.NoneType) for kind in one.kinds):
-            kinds = ", ".join(kind.__name__ for kind in one.kinds)
+        if not set(attr["kind"].split("|")) <= {*_KINDS.values(), "choice", ""}:
             raise RecipeError(
-                f"{name}: expected int, float, str, bool, list or None as its type, got {kinds}"
+                f"{name}: expected int, float, str, bool, list or None as its type, got {attr['kind']}"
             )
-        if not one.fits(one.default):
-            raise RecipeError(f"{name}: the default must be {one.expected}, got {one.default!r}")
+        if not takes(attr, attr["default"]):
+            raise RecipeError(f"{name}: the default must be {expected(attr)}, got {attr['default']!r}")
 
 
-def is_number(value: Any, kind: Any = numbers.Real) -> bool:
-    """Whether `value` is a finite number; math.isfinite alone raises for whole numbers beyond floats."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+def is_number(value: Any, low: float | None = None, high: float | None = None) -> bool:
+    """Whether `value` is a finite number, in a range if one is given."""
+    return _core.attr_takes({"kind": "real", "low": low, "high": high}, value)
 
 
 def plain(fields: Any) -> dict[str, Any]:
@@ -317,15 +309,11 @@ def of_numpy(v: Any) -> Any:
 
 def plain_value(v: Any) -> Any:
     """Return a value of a field, or lists and dicts of such values, for JSON."""
-    if v is None or isinstance(v, (str, bool)):
-        return v
     if isinstance(v, Mapping):
         return {str(key): plain_value(item) for key, item in v.items()}
     if isinstance(v, (list, tuple)):
         return [plain_value(item) for item in v]
-    if callable(v):
-        return function_name(v)
-    return int(v) if isinstance(v, numbers.Integral) else float(v)
+    return function_name(v) if callable(v) else of_numpy(v)
 
 
 # Fields of a recipe out of a file: those of training, and the recipe's own as constants
@@ -356,9 +344,9 @@ def constants(fields: Mapping[str, Any]) -> type[Any]:
 
 @functools.lru_cache
 def _declared_as(own: tuple[tuple[str, type, Any], ...]) -> type[Any]:
-    about = {"low": None, "high": None, "choices": (), "doc": "what the steps in the file were made with"}
+    about = {"doc": "what the steps in the file were made with"}
     made = [
-        (name, kind, dataclasses.field(default=value, metadata={**about, "fixed": (value,)}))
+        (name, kind, dataclasses.field(default=value, metadata={**about, "only": value}))
         for name, kind, value in own
     ]
     more = {"of_file": {name: value for name, _, value in own}, "__reduce__": _reduced}

@@ -14,7 +14,7 @@ from typing import Any
 
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
-from tpugraphs.recipes.base import Recipe
+from tpugraphs.recipes.base import Recipe, always
 from tpugraphs.recipes.declared import constants, is_number, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
@@ -23,7 +23,6 @@ from tpugraphs.system.words import counted
 __all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
 ENTRY = "own_recipe"  # of the metadata of a file
-_KINDS = ("layout", "tile", "graph")
 _MOST_GROUPS, _MOST_STEPS = 256, 1024
 _TODO = "the file is damaged, or was written by a later version of tpugraphs"
 Steps = list[dict[str, Any]]
@@ -68,34 +67,33 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
         return [*found]
 
     kind, loss, groups = entry("kind", str), entry("loss", list), entry("groups", list)
-    if kind not in _KINDS:
-        raise tensorfile.fail(path, "kind", f"one of {', '.join(_KINDS)}", repr(kind)[:80], _TODO)
     if len(groups) > _MOST_GROUPS or not all(_is_group(group) for group in groups):
         raise tensorfile.fail(path, "groups", "groups of parameters", repr(groups)[:80], _TODO)
-    if ("schema" in metadata) != (kind == "graph"):
-        expected, found = ("a schema", "none") if kind == "graph" else (f"none for {kind} graphs", "one")
-        raise tensorfile.fail(path, "schema", expected, found, _TODO)
     fields = tensorfile.entry(path, metadata, "fields", dict)
     preset = tensorfile.entry(path, metadata, "preset", str)
     prepare = [step for step in steps("preprocessing") if step.get("step") != "segments"]  # of a field
     extra = extra_of(path, metadata)
     try:
-        schema = Schema.from_dict(metadata["schema"]) if kind == "graph" else None
-        return Recipe(
+        schema = Schema.from_dict(metadata["schema"]) if "schema" in metadata else None
+        recipe = Recipe(
             name=tensorfile.entry(path, metadata, "recipe", str),
             summary=entry("summary", str),
             source=entry("source", str),
             kind=kind,
             options=constants(fields),
             presets={"cpu": fields, preset: fields},
-            steps=functools.partial(_given, steps("steps")),
+            steps=always(steps("steps")),
             preprocessing=functools.partial(_prepared, prepare, schema),
-            loss=functools.partial(_given, loss),
-            groups=functools.partial(_given, groups),
+            loss=always(loss),
+            groups=always(groups),
             extra=extra,
         )
     except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
         raise tensorfile.fail(path, ENTRY, "a recipe", str(error)[:300], _TODO) from None
+    if (schema is None) == (kind == "graph"):
+        expected, found = ("a schema", "none") if schema is None else (f"none for {kind} graphs", "one")
+        raise tensorfile.fail(path, "schema", expected, found, _TODO)
+    return recipe
 
 
 def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[str, Any]] | None:
@@ -116,10 +114,6 @@ def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[
     return function
 
 
-def _given(entries: Steps, *_: Any) -> Steps:
-    return copy.deepcopy(entries)
-
-
 def _prepared(steps: Steps, own: Schema | None, fields: Any, schema: Schema | None = None) -> Steps:
     """Return the preprocessing in the file; the steps of a schema fit no other one."""
     found = own.difference(schema) if own is not None and schema is not None else None
@@ -138,5 +132,5 @@ def _is_group(group: Any) -> bool:
         isinstance(group, dict)
         and isinstance(group.get("match"), str)
         and group.keys() <= {"match", *numbers}
-        and all(is_number(group[name]) and 0 <= group[name] <= 1e9 for name in numbers & group.keys())
+        and all(is_number(group[name], 0, 1e9) for name in numbers & group.keys())
     )

@@ -37,7 +37,7 @@ class EighthFields(TableFields):
     )
     num_leaves: int = option(63, 2, 100_000, doc="leaves of a tree, at most")
     min_data_in_leaf: int = option(20, 1, 10**6, doc="configs in a leaf, at least")
-    configs: int = option(100_000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
+    configs: int = 100_000
     feature_fraction: float = option(1.0, 0.01, 1.0, doc="share of the columns that a tree may use")
     bagging_fraction: float = option(1.0, 0.01, 1.0, doc="share of the configs that a tree is learnt from")
 

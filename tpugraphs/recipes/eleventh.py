@@ -35,7 +35,7 @@ class Eleventh(TableFields):
     references: int = option(256, 1, 10**6, doc="configs that a config is compared with, at most")
     bins: int = option(32, 1, 4096, doc="columns that the types of one opcode share")
     occurrence: bool = option(False, doc="add how often nodes have their layouts")
-    configs: int = option(20_000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
+    configs: int = 20_000
     num_leaves: int = option(63, 2, 100_000, doc="leaves of a tree, at most")
     min_data_in_leaf: int = option(20, 1, 10**6, doc="pairs in a leaf, at least")
     feature_fraction: float = option(0.8, 0.01, 1.0, doc="share of the columns that a tree may use")

@@ -1,7 +1,7 @@
 """The fifth place: features that do not depend on how dimensions are numbered, and a transformer over them.
 
 Of the 140 node features 53 are scalars. Nine lists (shape, dimensions, window ...) and the dimension
-numbers of convolutions are told per dimension: 23 numbers for each of six. Sizes are ln(1 + x - least), the
+numbers of convolutions are listed per dimension: 23 numbers for each of six. Sizes are ln(1 + x - least), the
 others scaled from a fixed range to -1 .. 1. The published code's reshaping scrambles the nine lists:
 dimension d has numbers 9 d .. 9 d + 8 of the 54 in all lists. ``dimensions="straight"`` gives every
 dimension its own.
@@ -39,14 +39,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import SCHEDULES, Order, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 DIMENSIONS, FLAGS, TENSORS = 6, 14, 3
 # First columns of lists with a number per dimension, and the range of each that is not a size.
@@ -84,9 +81,9 @@ _SCRAMBLED = [_NUMBERS[d * LISTS + i] for i in range(LISTS) for d in range(DIMEN
 class Fifth(TrainingFields):
     """Fields of all three recipes."""
 
-    opcode_columns: int = option(64, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 64
     width: int = option(384, 2, 4096, doc="columns of a layer, half of them along the edges")
-    layers: int = option(3, 1, 16, doc="layers of message passing")
+    layers: int = 3
     dimensions: str = option(
         "scrambled",
         choices=("scrambled", "straight"),
@@ -95,25 +92,21 @@ class Fifth(TrainingFields):
     drop_edge: float = option(
         0.15, 0.0, 0.95, doc="greatest chance that an edge is dropped, which is drawn for every step"
     )
-    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
-    slates: int = option(4, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(8, 2, 1 << 20, doc="configs of a slate, at most")
-    graph_sampling: str = option(
-        "sqrt-configs",
-        choices=("even", "sqrt-configs"),
-        doc="visit graphs equally often, or in proportion to the root of their number of configs",
-    )
-    learning_rate: float = option(1e-4, 0.0, 10.0, doc="peak of the schedule")
-    weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
-    schedule: str = option("cosine", choices=SCHEDULES, doc="learning rate over the steps")
+    margin: float = 1.0
+    slates: int = 4
+    configs: int = 8
+    graph_sampling: str = "sqrt-configs"
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.01
+    schedule: str = "cosine"
 
 
 @dataclass(frozen=True)
 class FifthLayout(Fifth):
     """Fields of ``fifth-layout``."""
 
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    chunk: int = option(64, 1, 4096, doc="configs scored together in prediction")
+    prune: str = "none"
+    chunk: int = option(64, high=4096)
 
 
 @dataclass(frozen=True)
@@ -136,12 +129,12 @@ class FifthTile(Tokens, Fifth):
     """Fields of ``fifth-tile``."""
 
     cluster: int = option(10_000, 1, 10**6, doc="nodes to a virtual node")
-    slates: int = option(128, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(32, 2, 1 << 20, doc="configs of a slate, at most")
-    margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
-    learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
-    metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
-    chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
+    slates: int = 128
+    configs: int = 32
+    margin: float = 0.1
+    learning_rate: float = 1e-3
+    metric: str = "top5"
+    chunk: int = 128
 
 
 def _columns(fields: Fifth, *more: int) -> Steps:
@@ -337,6 +330,7 @@ RECIPES = (
         steps=steps,
         preprocessing=preprocessing,
         published=_GRAPH,
+        published_marks=(r"gnn\.rev_convs\.",),
         published_order=layout_order,
     ),
     _fifth(
@@ -347,11 +341,12 @@ RECIPES = (
         steps=dimension_steps,
         preprocessing=preprocessing,
         published=PUBLISHED,
+        published_marks=(r"gnn\.rev_convs\.", r"gnn\.transformer\."),
         published_order=dimension_order,
     ),
     _fifth(
         name="fifth-tile",
-        summary="The same for tile configs, whose sizes are told per dimension.",
+        summary="The same for tile configs, whose sizes are listed per dimension.",
         options=FifthTile,
         presets={"cpu": {**_CPU, **_TOKENS, "slates": 4, "configs": 64}, "full": {**_FULL, "epochs": 16}},
         steps=tile_steps,

@@ -30,12 +30,11 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
-OPCODE_ROWS = SCHEMA["opcodes"]
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
-TILE_COLUMNS = SCHEMA["tile_features"]
 
 
 @dataclass(frozen=True)
@@ -48,29 +47,20 @@ class FirstFields(TrainingFields):
     opcode_columns: int = option(16, 1, 256, doc="columns of the opcode embedding")
     layout_columns: int = option(4, 1, 64, doc="columns of the embedding of layout digits")
     dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation of a block is dropped in training")
-    direction: str = option(
-        "forward",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
-    )
-    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
-
-
-def hinge(fields: FirstFields) -> list[dict[str, Any]]:
-    """Hinge over all pairs of a slate."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}]
+    direction: str = "forward"
+    margin: float = 1.0
 
 
 @dataclass(frozen=True)
 class FirstLayout(FirstFields):
     """Fields of both layout recipes."""
 
-    configs: int = option(64, 2, 4096, doc="configs of a slate, at most")
-    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
-    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    configs: int = option(64, high=4096)
+    chunk: int = option(128, high=4096)
+    prune: str = "config-1hop"
 
 
-def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
+def preprocessing(fields: FirstLayout) -> Steps:
     """Prune, remove equal configs (training only), digits of the layout columns, scale the other columns."""
     return [
         {"step": "prune", "method": fields.prune},
@@ -80,7 +70,7 @@ def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
     ]
 
 
-def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
+def steps(fields: FirstLayout, cross: bool) -> Steps:
     """List the steps of the model.
 
     Parameters
@@ -103,18 +93,18 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _embeddings(fields: FirstLayout | FirstTile) -> list[dict[str, Any]]:
+def _embeddings(fields: FirstLayout | FirstTile) -> Steps:
     return [
         step("embedding", "embedding_layout", ["node_feat"], "with_layout",
               source="layout", rows=LAYOUT_ROWS, cols=fields.layout_columns),
         step("embedding", "embedding_opcode", ["with_layout"], "nodes",
-              source="opcode", rows=OPCODE_ROWS, cols=fields.opcode_columns),
+              source="opcode", rows=OPCODES, cols=fields.opcode_columns),
     ]  # fmt: skip
 
 
 def _graph_branch(
     fields: FirstLayout | FirstTile, out: int, linear: dict[str, Any], mix: dict[str, Any]
-) -> list[dict[str, Any]]:
+) -> Steps:
     """From the first linear layer's output z1 to h0, h1, ..."""
     model = [
         step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
@@ -134,11 +124,11 @@ def _graph_branch(
 class FirstTile(FirstFields):
     """Fields of ``first-tile``. The published training takes all configs of a graph in one step."""
 
-    configs: int = option(16384, 2, 1 << 20, doc="configs of a slate, at most")
-    steps: int | None = option(100_000, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
-    valid_configs: int = option(200_000, 2, 10**9, doc="configs validated on, evenly from the graphs")
-    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together, for which the graph branch runs once")
+    configs: int = 16384
+    steps: int | None = 100_000
+    epochs: int | None = None
+    valid_configs: int = 200_000
+    chunk: int = option(8192, doc="configs scored together, for which the graph branch runs once")
     metric: str = option(
         "top5",
         choices=("top5", "mean50"),
@@ -150,7 +140,7 @@ class FirstTile(FirstFields):
     )
 
 
-def tile_preprocessing(fields: FirstTile) -> list[dict[str, Any]]:
+def tile_preprocessing(fields: FirstTile) -> Steps:
     """Remove equal configs (training only), digits of the layout columns, scale other columns and configs."""
     return [
         {"step": "dedup", "keep": fields.dedup},
@@ -160,7 +150,7 @@ def tile_preprocessing(fields: FirstTile) -> list[dict[str, Any]]:
     ]
 
 
-def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
+def tile_steps(fields: FirstTile) -> Steps:
     """List the steps of the tile model."""
     width = fields.width
     out = width // 2
@@ -179,7 +169,7 @@ def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
     ]
 
 
-def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, Any]]:
+def _hidden(name: str, inputs: list[str], fields: FirstTile) -> Steps:
     """Linear, dropout, GELU: in this order, as published; `mix` alone has dropout last."""
     return [
         step("linear", name, inputs, f"{name}_linear", out=fields.width),
@@ -219,11 +209,7 @@ PUBLISHED_TILE = (
     (r"head3\.(weight|bias)", r"dense.6.\1"),
 )
 
-_first = partial(
-    Recipe,
-    loss=hinge,
-    source=kaggle("first"),
-)
+_first = partial(Recipe, loss=hinge("mean-all"), source=kaggle("first"))
 _layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}
 _FULL = {"evaluate_every": 2000, "valid_configs": 20000}
@@ -240,6 +226,7 @@ RECIPES = (
         summary="The same with attention across the configs of a slate, as for the default collections.",
         presets={"cpu": {"learning_rate": 3e-3, "chunk": 64, **_CPU}, "full": _FULL},
         steps=partial(steps, cross=True),
+        published_marks=(r"linear\.cross_attn\.temperature",),
     ),
     _first(
         name="first-tile",
@@ -252,6 +239,7 @@ RECIPES = (
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         published=PUBLISHED_TILE,
+        published_marks=(r"linear\.", r"(dense_cfg|config_mlp)\."),
         published_order=published_order,
         kind="tile",
     ),

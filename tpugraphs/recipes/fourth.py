@@ -16,30 +16,26 @@ not over that of the edges. Written from the write-up, not compared with the aut
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
-
-NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], SCHEMA["opcodes"]
-Steps = list[dict[str, Any]]
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, Steps, opcodes, step
 
 
 @dataclass(frozen=True)
 class Fourth(TrainingFields):
     """Fields of ``fourth-layout``."""
 
-    opcode_columns: int = option(16, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 16
     node_columns: int = option(12, 1, 1024, doc="columns that the node features are reduced to")
     edge_width: int = option(64, 1, 4096, doc="columns of the network over edges")
     edge_columns: int = option(32, 1, 1024, doc="columns that describe an edge")
     config_width: int = option(64, 1, 4096, doc="columns of the network over configs")
     config_columns: int = option(32, 1, 1024, doc="columns that describe a configurable node's config")
     width: int = option(128, 1, 4096, doc="columns of the last network")
-    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    configs: int = option(128, 2, 4096, doc="configs of a slate, at most")
-    target: str = option("percentile", choices=("percentile", "normal-score"), doc="what is fitted")
-    chunk: int = option(512, 1, 4096, doc="configs scored together in prediction")
+    prune: str = "config-1hop"
+    configs: int = option(128, high=4096)
+    target: str = option("percentile", choices=("percentile", "normal-score"))
+    chunk: int = option(512, high=4096)
 
 
 def preprocessing(fields: Fourth) -> Steps:
@@ -59,7 +55,7 @@ def steps(fields: Fourth) -> Steps:
     """List the steps of the model."""
     return [
         step("linear", "reduce", ["node_feat"], out=fields.node_columns),
-        opcodes("reduce", OPCODE_ROWS, fields.opcode_columns),
+        opcodes("reduce", OPCODES, fields.opcode_columns),
         step("edge_ends", "ends", ["opcodes"]),
         *_relu("edge0", "ends", fields.edge_width),
         *_relu("edge1", "edge0", fields.edge_columns),
@@ -79,20 +75,15 @@ def steps(fields: Fourth) -> Steps:
     ]
 
 
-def loss(fields: Fourth) -> Steps:
-    """Squared error."""
-    return [{"loss": "mse"}]
-
-
 RECIPES = (
     Recipe(
         name="fourth-layout",
         summary="A network over the edges of configurable nodes, without messages, that fits ranks.",
         options=Fourth,
-        presets={"cpu": {"steps": 2000, "average": "ema", "ema_decay": 0.99}, "full": {}},
+        presets={"cpu": {"steps": 2000, **EMA}, "full": {}},
         steps=steps,
         preprocessing=preprocessing,
-        loss=loss,
+        loss=always([{"loss": "mse"}]),
         source=kaggle("fourth"),
     ),
 )

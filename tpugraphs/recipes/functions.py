@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 
-__all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra", "shortly"]
+__all__ = ["function_name", "is_lost", "losses_need", "register_extra", "shortly"]
 
 PREFIX = "python:"
 _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
@@ -50,6 +51,18 @@ def function_name(function: Any) -> str:
 def is_lost(loss: object) -> bool:
     """Whether this stands for a function that a file could not hold."""
     return isinstance(loss, str) and loss.startswith(PREFIX)
+
+
+def losses_need(terms: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what losses read: runtimes, values, times. One that a file could not hold reads nothing.
+
+    Raises
+    ------
+    ConfigError
+        A term of another form than losses have, or none.
+    """
+    known = [term for term in terms if not is_lost(term.get("loss"))]
+    return _core.losses_need(known) if known or not terms else ()
 
 
 def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:

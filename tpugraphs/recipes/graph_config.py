@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpugraphs.recipes.base import Recipe, TrainingFields, encode, option
-from tpugraphs.recipes.base import step as _step
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
+from tpugraphs.recipes.blocks import encode
+from tpugraphs.recipes.blocks import step as _step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "GraphConfig"]
 
 _OPCODE_COLUMNS = 16
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,21 @@ class GraphConfig(TrainingFields):
     levels: int = option(0, 0, 64, doc="numbers with at most this many values also get a column per value")
     unknown: str = option("error", choices=("error", "zero"), doc="a category that was not seen in training")
     margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
-    configs: int = option(4096, 2, 1 << 20, doc="most configs of a graph in one step")
-    dedup: str = option("none", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
+    configs: int = 4096
+    dedup: str = "none"
     target: str = option(
         "normal-score",
         choices=("runtime", "log-runtime", "percentile", "normal-score"),
         doc="what losses of values fit; those of the order compare runtimes",
     )
-    steps: int | None = option(250, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
-    learning_rate: float = option(4e-3, 0.0, 10.0, doc="peak of the schedule")
-    weight_decay: float = option(0.02, 0.0, 10.0, doc="decoupled, of weights; biases and norms have none")
-    beta2: float = option(0.98, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
-    warmup: float = option(
-        0.08, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
-    )
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
+    steps: int | None = 250
+    epochs: int | None = None
+    learning_rate: float = 4e-3
+    weight_decay: float = option(0.02, doc="decoupled, of weights; biases and norms have none")
+    beta2: float = 0.98
+    warmup: float = 0.08
+    clip: float = 1e9
+    chunk: int = 8192
 
 
 def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
@@ -129,16 +127,6 @@ def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     return [*model, _step("linear", "head", ["last_norm"], deep, out=1), *past]
 
 
-def loss(fields: GraphConfig) -> Steps:
-    """Squared distance to the quantiles of the normal distribution at the places of the runtimes."""
-    return [{"loss": "mse"}]
-
-
-def groups(fields: GraphConfig) -> Steps:
-    """Weights decay, biases and norms do not."""
-    return [{"match": name, "weight_decay": 0.0} for name in ("*.bias", "*norm.weight")]
-
-
 RECIPES = (
     Recipe(
         name="graph-config",
@@ -147,8 +135,8 @@ RECIPES = (
         presets={"cpu": {}, "full": {"steps": 2000}},
         steps=steps,
         preprocessing=preprocessing,
-        loss=loss,
-        groups=groups,
+        loss=always([{"loss": "mse"}]),
+        groups=always([{"match": name, "weight_decay": 0.0} for name in ("*.bias", "*norm.weight")]),
         source="this project",
         kind="graph",
     ),

@@ -14,19 +14,18 @@ the first thousand of the published 244,200 steps are larger here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpugraphs.errors import RecipeError
-from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, encode, option
-from tpugraphs.recipes.base import step as _step
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
+from tpugraphs.recipes.blocks import encode
+from tpugraphs.recipes.blocks import step as _step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
     from tpugraphs.preprocess.pipeline import Sizes
 
 __all__ = ["RECIPES", "MLPredict"]
-
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,20 @@ class MLPredict(TrainingFields):
     dropout: float = option(
         0.2, 0.0, 0.99, doc="share of the last layer's columns that are dropped in training"
     )
-    configs: int = option(128, 2, 1 << 20, doc="most configs of a graph in one step")
-    dedup: str = option("none", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
-    target: str = option(
-        "runtime", choices=("runtime", "seconds", "min-max"), doc="what losses of values fit"
-    )
-    steps: int | None = option(244_200, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
-    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
-    optimizer: str = option("adam", choices=("adam", "adamw", "sgd"), doc="rule of the updates")
-    learning_rate: float = option(0.1, 0.0, 10.0, doc="peak of the schedule")
-    eps: float = option(0.1, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
-    weight_decay: float = option(
-        1e-5, 0.0, 10.0, doc="of the hidden layers' weights: their L2 penalty (adam)"
-    )
-    schedule: str = option("step", choices=SCHEDULES, doc="learning rate over the steps")
-    decay: float = option(0.5, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
-    decay_every: float = option(40 / 300, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
+    configs: int = 128
+    dedup: str = "none"
+    target: str = option("runtime", choices=("runtime", "seconds", "min-max"))
+    steps: int | None = 244_200
+    epochs: int | None = None
+    optimizer: str = "adam"
+    learning_rate: float = 0.1
+    eps: float = 0.1
+    weight_decay: float = option(1e-5, doc="of the hidden layers' weights: their L2 penalty (adam)")
+    schedule: str = "step"
+    decay: float = 0.5
+    decay_every: float = 40 / 300
+    clip: float = 1e9
+    chunk: int = 8192
 
 
 def preprocessing(fields: MLPredict, schema: Schema) -> Steps:
@@ -82,16 +77,6 @@ def steps(fields: MLPredict, sizes: Sizes) -> Steps:
     ]
 
 
-def loss(fields: MLPredict) -> Steps:
-    """Mean squared logarithmic error."""
-    return [{"loss": "msle"}]
-
-
-def groups(fields: MLPredict) -> Steps:
-    """Weights of hidden layers decay."""
-    return [{"match": name, "weight_decay": 0.0} for name in ("*.bias", "head.weight")]
-
-
 _CPU = {  # as accurate as the published training, in half of the time
     "steps": 60_000,
     "configs": 256,
@@ -108,8 +93,8 @@ RECIPES = (
         presets={"cpu": _CPU, "full": {}},
         steps=steps,
         preprocessing=preprocessing,
-        loss=loss,
-        groups=groups,
+        loss=always([{"loss": "msle"}]),
+        groups=always([{"match": name, "weight_decay": 0.0} for name in ("*.bias", "head.weight")]),
         source="Justus, Brennan, Bonner and McGough: Predicting the computational cost of deep learning "
         "models (2018); github.com/CDECatapult/ml-performance-prediction",
         kind="graph",

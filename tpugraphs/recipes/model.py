@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
-from tpugraphs.errors import RecipeError
+from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.faces import SHAPES, attribute_type
 from tpugraphs.preprocess.pipeline import Sizes
-from tpugraphs.recipes.adapted import adapted
-from tpugraphs.recipes.base import Recipe, unknown
-from tpugraphs.recipes.declared import of_numpy
+from tpugraphs.recipes import get_recipe
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, unknown
+from tpugraphs.recipes.declared import of_numpy, plain
 from tpugraphs.system.words import counted
 
 __all__ = ["Model"]
@@ -183,7 +184,27 @@ class Model(_Methods):
             An unknown field, or a value out of range.
         """
         self._plan(self._steps, finished=True)
-        return adapted(self.steps, name, like, summary, loss, groups, extra, fields)
+        other, trained = get_recipe(like), TrainingFields.__dataclass_fields__
+        if other.estimator != "network":
+            raise ConfigError(f"like: expected a recipe that trains a network, got {other.name!r}")
+        other.fields("cpu", fields)  # checks them
+        given = {field: value for field, value in fields.items() if field in trained}
+        fixed = {field: value for field, value in fields.items() if field not in trained}
+        presets = {which: plain(other.fields(which)) for which in other.presets}
+        return Recipe(
+            name=name,
+            summary=summary or f"A model of {counted(len(self), 'step')}, trained like {other.name}.",
+            kind=other.kind,
+            presets={
+                which: {**{field: values[field] for field in trained}, **given}
+                for which, values in presets.items()
+            },
+            steps=always(self.steps),
+            preprocessing=partial(_of_other, other, "preprocessing", fixed),
+            loss=partial(_of_other, other, "loss", fixed) if loss is None else always(loss),
+            groups=always(groups),
+            extra=other.extra if extra is None else extra,
+        )
 
     if not TYPE_CHECKING:  # else any name would do
 
@@ -276,6 +297,17 @@ class Model(_Methods):
         }
 
 
+def _of_other(other: Recipe, name: str, fixed: Mapping[str, Any], values: Any, *schema: Any) -> Steps:
+    """Call a function of the other recipe: its fields of training have the values of this one.
+
+    With what it is made of it goes into other processes, which a closure does not.
+    """
+    shared = {field: value for field, value in vars(values).items() if field != "loss"}
+    fields = other.options(**{**vars(other.fields("cpu")), **shared, **fixed})
+    made: Steps = getattr(other, name)(fields, *schema)
+    return made
+
+
 def _call(step: Mapping[str, Any]) -> str:
     """Return a step as the call that makes it, without the slot it makes."""
     named = {} if step["name"] == step["out"] else {"name": step["name"]}
@@ -328,7 +360,8 @@ def _document(meta: Meta) -> str:
         rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
         lines.append(f"{spec['name']} : slot {rows}{', optional' if spec['optional'] else ''}")
     for attr in meta["attrs"]:
-        lines += [f"{attr['name']} : {_values(attr)}", f"    {_sentence(attr['doc'])}"]
+        lines.append(f"{attr['name']} : {_core.attr_expects(attr)}, default {attr['default']!r}")
+        lines.append(f"    {_sentence(attr['doc'])}")
     lines += ["name, to, share", "    See :class:`tpugraphs.Model`.", "", "Returns", "-------", "str"]
     parameters = ", ".join(f"``{name}``" for name in meta["params"])
     needs = ", ".join(flag for flag in meta["flags"] if flag in ("edges", "digits", "opcodes", "layout"))
@@ -341,17 +374,6 @@ def _document(meta: Meta) -> str:
 def _sentence(text: str) -> str:
     """Return a note as a sentence, unless it begins with the choice that it is about."""
     return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
-
-
-def _values(attr: Meta) -> str:
-    """Say which values an attribute may have, and its default."""
-    default = attr["default"]
-    if attr["kind"] == "choice":
-        return "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'
-    if attr["kind"] == "flag":
-        return f"bool, default {default}"
-    kind = "int" if attr["kind"] == "int" else "float"
-    return f"{kind} in {attr['low']:.10g}..{attr['high']:.10g}, default {default}"
 
 
 if not TYPE_CHECKING:

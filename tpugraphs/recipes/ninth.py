@@ -19,33 +19,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, opcodes, step
 
-NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], 128
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = 128
 
 
 @dataclass(frozen=True)
 class Ninth(TrainingFields):
     """Fields of all three recipes."""
 
-    opcode_columns: int = option(128, 1, 1024, doc="columns of the opcode embedding")
-    width: int = option(256, 1, 4096, doc="columns of a layer")
-    layers: int = option(3, 1, 16, doc="layers of message passing")
+    opcode_columns: int = 128
+    width: int = 256
+    layers: int = 3
     heads: int = option(4, 1, 64, doc="heads of the attention over edges; they share a layer's columns")
-    direction: str = option(
-        "both",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
-    )
-    dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
-    margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
-    prune: str = option("shortest-path", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    slates: int = option(2, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    configs: int = option(512, 2, 4096, doc="configs of a slate, at most")
-    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
+    direction: str = "both"
+    dropout: float = 0.1
+    margin: float = 0.1
+    prune: str = "shortest-path"
+    slates: int = 2
+    clip: float = 1e9
+    configs: int = option(512, high=4096)
+    chunk: int = option(128, high=4096)
 
 
 def preprocessing(fields: Ninth) -> Steps:
@@ -99,15 +94,7 @@ def steps(fields: Ninth, conv: Any) -> Steps:
     column = NODE_COLUMNS + fields.opcode_columns
     model = [
         opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
-        step(
-            "config_linear",
-            "first",
-            ["opcodes"],
-            "first_z",
-            out=fields.width,
-            column=column,
-            values="numbers",
-        ),
+        join_digits("first", "opcodes", "first_z", column, out=fields.width),
         step("mix", "first_act", ["first_z"], "first_a", act="relu", dropout=fields.dropout),
         step("linear", "second", ["first_a"], "second_z", out=fields.width),
         step("mix", "second_act", ["second_z"], "h0", act="relu", dropout=fields.dropout),
@@ -120,18 +107,11 @@ def steps(fields: Ninth, conv: Any) -> Steps:
         ]
     return [
         *model,
-        step("pool", "mean", [f"h{fields.layers}"], kind="mean"),
-        step("pool", "max", [f"h{fields.layers}"], kind="max"),
-        step("add", "pooled", ["mean", "max"]),
+        *mean_plus_max(f"h{fields.layers}"),
         step("l2_normalise", "unit", ["pooled"]),
         step("linear", "head0", ["unit"], "hidden", out=fields.width, act="relu"),
         step("linear", "head1", ["hidden"], "scores", out=1),
     ]
-
-
-def loss(fields: Ninth) -> Steps:
-    """Sum over the pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
 
 
 _ninth = partial(
@@ -142,7 +122,7 @@ _ninth = partial(
         "full": {"learning_rate": 1e-4},
     },
     preprocessing=preprocessing,
-    loss=loss,
+    loss=hinge("sum"),
     source=kaggle("ninth"),
 )
 

@@ -31,15 +31,13 @@ graphs: scores of all five tile models and of the layout model are equal to 1e-5
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tpugraphs import metrics
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import SCHEDULES, Order, Recipe, TrainingFields, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, always, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class OfficialFields(TrainingFields):
 
     width: int = option(64, 1, 4096, doc="columns of every layer")
     temperature: float = option(10.0, 1e-3, 1e6, doc="of ListMLE: scores are divided by it")
-    dedup: str = option("none", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
-    target: str = option("runtime", choices=("runtime", "percentile"), doc="what is fitted")
-    optimizer: str = option("adam", choices=("adam", "adamw", "sgd"), doc="rule of the updates")
-    weight_decay: float = option(2e-4, 0.0, 10.0, doc="a part of the gradient, of weights alone")
-    schedule: str = option("constant", choices=SCHEDULES, doc="learning rate over the steps")
+    dedup: str = "none"
+    target: str = option("runtime", choices=("runtime", "percentile"))
+    optimizer: str = "adam"
+    weight_decay: float = option(2e-4, doc="a part of the gradient, of weights alone")
+    schedule: str = "constant"
 
 
 @dataclass(frozen=True)
@@ -68,12 +66,12 @@ class OfficialTile(OfficialFields):
         None, 1, 1024, doc="columns of the opcode embedding; None: 64 with GraphSAGE, otherwise 32"
     )
     layers: int = option(3, 1, 16, doc="rounds of message passing")
-    slates: int = option(10, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(10, 2, 1 << 20, doc="configs of a slate, at most")
-    clip: float = option(1e-3, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    epochs: int | None = option(100, 1, 10**9, doc="visits of every graph, where steps are not given")
-    metric: str = option("top5", choices=metrics.VALIDATION, doc="what chooses the best parameters")
-    chunk: int = option(1024, 1, 1 << 20, doc="configs scored together in prediction")
+    slates: int = 10
+    configs: int = 10
+    clip: float = 1e-3
+    epochs: int | None = 100
+    metric: str = "top5"
+    chunk: int = 1024
 
 
 def _leaky(name: str, slot: str, out: str) -> dict[str, Any]:
@@ -165,37 +163,31 @@ def tile_loss(fields: OfficialFields) -> Steps:
 class OfficialLayout(OfficialFields):
     """Fields of ``official-layout``."""
 
-    opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
-    width: int = option(32, 1, 4096, doc="columns of every layer")
+    opcode_columns: int = 32
+    width: int = 32
     layers: int = option(2, 0, 16, doc="residual blocks")
     config_scale: float = option(100.0, 1e-3, 1e6, doc="factor of the digits of configs")
     config_shift: float = option(0.0, -100.0, 100.0, doc="added to the digits before; 1: so that -1 is 0")
-    temperature: float = option(1.0, 1e-3, 1e6, doc="of ListMLE: scores are divided by it")
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    slates: int = option(8, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(16, 2, 4096, doc="configs of a slate, at most")
-    config_sampling: str = option(
-        "gumbel",
-        choices=("even", "replacement", "gumbel"),
-        doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
-        "often (Gumbel top-k of 1 - place / configs)",
-    )
-    clip: float = option(1e-2, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    epochs: int | None = option(50, 1, 10**9, doc="visits of every graph, where steps are not given")
-    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
+    temperature: float = 1.0
+    prune: str = "none"
+    slates: int = 8
+    configs: int = option(16, high=4096)
+    config_sampling: str = "gumbel"
+    clip: float = 1e-2
+    epochs: int | None = 50
+    chunk: int = option(128, high=4096)
 
 
 def layout_steps(fields: OfficialLayout) -> Steps:
     """List the steps of the layout model: x0 of [100 digits | features | opcode], then residual blocks."""
     scaled = {"scale": fields.config_scale} | ({"shift": fields.config_shift} if fields.config_shift else {})
-    digits = {"values": "numbers", **scaled, "out": fields.width}
     model = [
         opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
         step("config_columns", "digits", [], **scaled),
-        step("config_linear", "pre0", ["opcodes"], "pre0_z", **digits),
+        step("config_linear", "pre0", ["opcodes"], "pre0_z", values="numbers", **scaled, out=fields.width),
         _leaky("pre0_act", "pre0_z", "pre0"),
         *_mlp("pre1_", "pre0", [fields.width]),
-    ]  # fmt: skip
+    ]
     x = "pre1_0"
     for i in range(fields.layers):
         name = f"block{i}"
@@ -233,11 +225,6 @@ def layout_preprocessing(fields: OfficialLayout) -> Steps:
 def layout_loss(fields: OfficialFields) -> Steps:
     """ListMLE."""
     return [{"loss": "list_mle", "temperature": fields.temperature}]
-
-
-def groups(fields: OfficialFields) -> Steps:
-    """Weights decay, biases and embeddings do not."""
-    return [{"match": name, "weight_decay": 0.0} for name in ("*.bias", "opcodes.weight")]
 
 
 # Name of a parameter here -> in a checkpoint of the published Keras models.
@@ -282,53 +269,41 @@ def published_order(fields: OfficialTile) -> Order:
     }
 
 
-_SOURCE = "baselines of the TpuGraphs data set (Phothilimthana et al. 2023)"
-
+_official = partial(
+    Recipe,
+    source="baselines of the TpuGraphs data set (Phothilimthana et al. 2023)",
+    groups=always([{"match": name, "weight_decay": 0.0} for name in ("*.bias", "opcodes.weight")]),
+    published=PUBLISHED,
+    published_padding=0,
+)
+_CPU = {"steps": 2000, "clip": 1.0}
+_CPU_DRAWN = {"slates": 2, "configs": 64, "config_sampling": "even", "dedup": "mean", "prune": "config-1hop"}
 _FULL = {"evaluate_every": 0, "metric": "opa"}
 
 RECIPES = (
-    Recipe(
+    _official(
         name="official-tile",
         summary="The data set's own baselines for tile configs: GraphSAGE, residual GCN or no messages.",
         options=OfficialTile,
-        presets={
-            "cpu": {"steps": 2000, "learning_rate": 1e-3, "clip": 1.0},
-            "full": {**_FULL, "stop_after": 20},
-        },
+        presets={"cpu": {**_CPU, "learning_rate": 1e-3}, "full": {**_FULL, "stop_after": 20}},
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         loss=tile_loss,
-        groups=groups,
-        source=_SOURCE,
-        published=PUBLISHED,
+        published_marks=("_op_embedding/",),
         published_order=published_order,
-        published_padding=0,
         kind="tile",
     ),
-    Recipe(
+    _official(
         name="official-layout",
         summary="The data set's own baseline for layout configs: residual messages, ListMLE.",
         options=OfficialLayout,
         presets={
-            "cpu": {
-                "steps": 2000,
-                "slates": 2,
-                "configs": 64,
-                "config_sampling": "even",
-                "dedup": "mean",
-                "prune": "config-1hop",
-                "learning_rate": 5e-3,
-                "schedule": "warmup-cosine",
-                "clip": 1.0,
-            },
+            "cpu": {**_CPU, **_CPU_DRAWN, "learning_rate": 5e-3, "schedule": "warmup-cosine"},
             "full": {**_FULL, "stop_after": 25, "config_shift": 1.0, "config_scale": 100 / 6},
         },
         steps=layout_steps,
         preprocessing=layout_preprocessing,
         loss=layout_loss,
-        groups=groups,
-        source=_SOURCE,
-        published=PUBLISHED,
-        published_padding=0,
+        published_marks=("_op_embedding/", "_gc_layers/0/layer_with_weights"),
     ),
 )

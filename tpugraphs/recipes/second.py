@@ -33,12 +33,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
-
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"]
-Steps = list[dict[str, Any]]
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Second(TrainingFields):
     """Fields that all three recipes have."""
 
     node_columns: int = option(20, 1, 1024, doc="columns that the node features are reduced to")
-    opcode_columns: int = option(12, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 12
     first: int = option(32, 1, 4096, doc="columns of the first layer that sees the config")
     width: int = option(64, 1, 4096, doc="columns of the first stage of message passing")
     stages: int = option(3, 1, 6, doc="stages, each twice as wide as the one before")
@@ -54,32 +50,32 @@ class Second(TrainingFields):
     residual: bool = option(False, doc="add the input of a layer to its output where widths are equal")
     score_scale: float = option(1e-3, 1e-9, 1e9, doc="factor of the sum over the nodes")
     margin: float = option(1e-2, 0.0, 1e6, doc="of the hinge over differences")
-    slates: int = option(10, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(4, 2, 4096, doc="configs of a slate, at most")
+    slates: int = 10
+    configs: int = option(4, high=4096)
     negative: str = option(
         "signed", choices=("signed", "zero"), doc="negative node features: sign(x) ln(1 + |x|), or 0"
     )
     pairs: str = option(
         "ordered", choices=("ordered", "all"), doc="pairs of a slate that the hinge is averaged over"
     )
-    dedup: str = option("min", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
-    target: str = option("seconds", choices=("seconds", "runtime"), doc="what is fitted")
-    weight_decay: float = option(0.0, 0.0, 10.0, doc="of all layers but the last")
+    dedup: str = "min"
+    target: str = option("seconds", choices=("seconds", "runtime"))
+    weight_decay: float = option(0.0, doc="of all layers but the last")
     head_decay: float = option(1e-4, 0.0, 10.0, doc="weight decay of the last layer")
-    eps: float = option(1e-6, 1e-30, 1.0, doc="added to the root of the second moment")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    schedule: str = option("step", choices=SCHEDULES, doc="learning rate over the steps")
-    decay: float = option(0.31622776601683794, 0.0, 1.0, doc="factor of the learning rate at every drop")
-    decay_every: float = option(0.1, 0.0, 1.0, doc="share of the steps from one drop to the next")
-    decay_from: float | None = option(0.6, 0.0, 1.0, doc="share of the steps before the first drop")
-    steps: int | None = option(400_000, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
+    eps: float = 1e-6
+    clip: float = 1e9
+    schedule: str = "step"
+    decay: float = 0.31622776601683794
+    decay_every: float = 0.1
+    decay_from: float | None = 0.6
+    steps: int | None = 400_000
 
 
 @dataclass(frozen=True)
 class SecondLayout(Second):
     """Fields of ``second-xla`` and ``second-nlp``."""
 
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    prune: str = "none"
 
 
 @dataclass(frozen=True)
@@ -89,6 +85,10 @@ class SecondTile(Second):
     config_scale: str = option(
         "none", choices=("none", "standard"), doc="configs as they are, or standardised"
     )
+    margin: float = 0.1
+    score_scale: float = 1.0
+    target: str = "runtime"
+    metric: str = "top5"
 
 
 def _log(fields: Second) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def steps(fields: Second, tile: bool = False) -> Steps:
     """List the steps of the model."""
     model = [
         step("linear", "reduce", ["node_feat"], out=fields.node_columns),
-        opcodes("reduce", OPCODE_ROWS, fields.opcode_columns),
+        opcodes("reduce", OPCODES, fields.opcode_columns),
     ]
     if tile:
         model += [
@@ -121,11 +121,7 @@ def steps(fields: Second, tile: bool = False) -> Steps:
         ]
     else:
         column = fields.node_columns + fields.opcode_columns
-        model.append(
-            step(
-                "config_linear", "first", ["opcodes"], "z", out=fields.first, column=column, values="numbers"
-            )
-        )
+        model.append(join_digits("first", "opcodes", "z", column, out=fields.first))
     model.append(step("activation", "first_act", ["z"], "h0", act="relu"))
     widths = [fields.width << stage for stage in range(fields.stages) for _ in range(fields.layers)]
     before = fields.first
@@ -160,11 +156,6 @@ def differences_and_errors(fields: Second) -> Steps:
     return [{**hinge, "weight": weight}, {"loss": "mape", "weight": 1.0}]
 
 
-def list_mle(fields: Second) -> Steps:
-    """ListMLE, the scores of a list scaled down to length 500."""
-    return [{"loss": "list_mle", "max_norm": 500.0}]
-
-
 def groups(fields: Second) -> Steps:
     """List the last layer, which has a weight decay of its own."""
     return [{"match": "head.*", "weight_decay": fields.head_decay}]
@@ -184,9 +175,12 @@ _second = partial(
     groups=groups,
     source=kaggle("second"),
     published=PUBLISHED,
+    published_marks=(r"node_feat_embedding\.",),
     published_padding=0,
 )
-_CPU = {"steps": 2000, "stages": 2, "layers": 1}
+_CPU = {"steps": 2000, "stages": 2, "layers": 1, "configs": 32}
+_CPU_WIDER = {**_CPU, "first": 64, "layers": 2}
+_PRUNED = {"slates": 2, "prune": "config-1hop"}
 _WIDE = {"first": 64, "width": 256, "stages": 2, "layers": 4}
 _DRAWN = {"config_sampling": "replacement"}
 _BEFORE = {**_DRAWN, "optimizer": "adam", "eps": 1e-8, "head_decay": 0.0, "negative": "zero", "pairs": "all"}
@@ -197,15 +191,7 @@ RECIPES = (
         options=SecondLayout,
         summary="GraphSAGE that predicts seconds, by differences and relative errors.",
         presets={
-            "cpu": {
-                **_CPU,
-                "slates": 2,
-                "configs": 32,
-                "margin": 1e-4,
-                "prune": "config-1hop",
-                "average": "ema",
-                "ema_decay": 0.99,
-            },
+            "cpu": {**_CPU, **_PRUNED, **EMA, "margin": 1e-4},
             "full": _BEFORE,
         },
         steps=steps,
@@ -217,50 +203,20 @@ RECIPES = (
         options=SecondLayout,
         summary="The same twice as wide with residual sums, trained by ListMLE.",
         presets={
-            "cpu": {
-                **_CPU,
-                "first": 64,
-                "width": 64,
-                "layers": 2,
-                "residual": True,
-                "slates": 2,
-                "configs": 32,
-                "prune": "config-1hop",
-            },
+            "cpu": {**_CPU_WIDER, **_PRUNED, "residual": True},
             "full": {**_WIDE, **_DRAWN, "residual": True, "slates": 4, "configs": 10, "clip": 100.0},
         },
         steps=steps,
         preprocessing=preprocessing,
-        loss=list_mle,
+        loss=always([{"loss": "list_mle", "max_norm": 500.0}]),  # scores of a list of length 500, at most
     ),
     _second(
         name="second-tile",
         options=SecondTile,
         summary="The same for tile configs, which every node sees.",
         presets={
-            "cpu": {
-                **_CPU,
-                "first": 64,
-                "width": 64,
-                "layers": 2,
-                "configs": 32,
-                "config_scale": "standard",
-                "slates": 4,
-                "margin": 0.1,
-                "score_scale": 1.0,
-                "target": "runtime",
-                "metric": "top5",
-            },
-            "full": {
-                **_WIDE,
-                **_BEFORE,
-                "slates": 100,
-                "configs": 10,
-                "margin": 0.1,
-                "score_scale": 1.0,
-                "target": "runtime",
-                "metric": "top5",
-            },
+            "cpu": {**_CPU_WIDER, "config_scale": "standard", "slates": 4},
+            "full": {**_WIDE, **_BEFORE, "slates": 100, "configs": 10},
         },
         steps=partial(steps, tile=True),
         preprocessing=tile_preprocessing,

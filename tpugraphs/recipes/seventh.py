@@ -28,12 +28,10 @@ one segment to 7e-5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, step
 
-FEATURES = SCHEMA["node_features"]
 OPCODE_ROWS = 128
 
 
@@ -41,9 +39,7 @@ OPCODE_ROWS = 128
 class SeventhFields(TrainingFields):
     """Fields of ``seventh-gst``."""
 
-    segment: int = option(
-        1000, 0, 1 << 30, doc="nodes of a segment, at most: a step trains one per graph; 0: whole graphs"
-    )
+    segment: int = 1000
     width: int = option(256, 16, 4096, doc="columns of every layer but the first, which has half of them")
     layers: int = option(3, 0, 16, doc="layers of message passing")
     opcode_columns: int = option(128, 1, 256, doc="columns of the opcode embedding")
@@ -53,37 +49,35 @@ class SeventhFields(TrainingFields):
     digit_scale: float = option(
         100.0, 1e-6, 1e6, doc="learnt factors of the config digits: their first value"
     )
-    dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
-    direction: str = option(
-        "forward",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
-    )
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    configs: int = option(32, 2, 4096, doc="configs of a slate, at most")
+    dropout: float = 0.1
+    direction: str = "forward"
+    prune: str = "none"
+    margin: float = 0.1
+    optimizer: str = "adam"
+    weight_decay: float = option(5e-4, doc="a part of the gradient (adam), as GraphGym adds it")
+    clip: float = 1e9
+    configs: int = option(32, high=4096)
 
 
-def preprocessing(fields: SeventhFields) -> list[dict[str, Any]]:
+def preprocessing(fields: SeventhFields) -> Steps:
     """Prune if asked to, remove equal configs (training only), scale all columns."""
     return [
         {"step": "prune", "method": fields.prune},
         {"step": "dedup", "keep": fields.dedup},
-        {"step": "standardize", "columns": FEATURES},
+        {"step": "standardize", "columns": NODE_COLUMNS},
     ]
 
 
-def steps(fields: SeventhFields) -> list[dict[str, Any]]:
+def steps(fields: SeventhFields) -> Steps:
     """List the steps of the model of a segment."""
     width, opcodes = fields.width, fields.opcode_columns
     return [
         step("embedding", "embedding", ["node_feat"], "nodes",
               source="opcode", rows=OPCODE_ROWS, cols=opcodes, max_norm=1.0),
         step("affine", "opcode_scale", ["nodes"], "scaled",
-              learn="weight", column=FEATURES, per_column=False, init=fields.opcode_scale),
-        step("config_linear", "linear1", ["scaled"], column=FEATURES + opcodes, out=width // 2,
-              values="numbers", scale=fields.digit_scale, learn_scale=True),
+              learn="weight", column=NODE_COLUMNS, per_column=False, init=fields.opcode_scale),
+        join_digits("linear1", "scaled", "linear1", NODE_COLUMNS + opcodes, out=width // 2,
+                    scale=fields.digit_scale, learn_scale=True),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
         step("activation", "prelu", ["dropped"], act="prelu"),
@@ -92,19 +86,12 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
             step("sage", f"sage{i}", [f"h{i}"], f"h{i + 1}", out=width, direction=fields.direction)
             for i in range(fields.layers)
         ),
-        step("pool", "mean", [f"h{fields.layers}"], kind="mean"),
-        step("pool", "max", [f"h{fields.layers}"], kind="max"),
-        step("add", "pooled", ["mean", "max"]),
+        *mean_plus_max(f"h{fields.layers}"),
         step("l2_normalise", "unit", ["pooled"]),
         step("linear", "head1", ["unit"], out=width, act="relu"),
         step("l2_normalise", "hidden", ["head1"]),
         step("linear", "head2", ["hidden"], "scores", out=1),
     ]  # fmt: skip
-
-
-def hinge(fields: SeventhFields) -> list[dict[str, Any]]:
-    """Sum over the pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
 
 
 # Name of a parameter here -> in the published PyTorch model.
@@ -120,6 +107,8 @@ PUBLISHED = (
     (r"head2\.(weight|bias)", r"post_mp.layer_post_mp.model.1.model.\1"),
 )
 
+_CPU_MODEL = {"width": 64, "opcode_columns": 32, "opcode_scale": 10.0, "digit_scale": 3.0}
+_FULL = {"learning_rate": 1e-4, "schedule": "cosine", "dedup": "none", "config_sampling": "replacement"}
 
 RECIPES = (
     Recipe(
@@ -127,33 +116,14 @@ RECIPES = (
         summary="GraphSAGE over segments of whole graphs, one trained per step, the others as they were.",
         options=SeventhFields,
         presets={
-            "cpu": {
-                "steps": 2000,
-                "width": 64,
-                "opcode_columns": 32,
-                "opcode_scale": 10.0,
-                "digit_scale": 3.0,
-                "learning_rate": 3e-3,
-                "accumulate": 2,
-                "optimizer": "adam",
-                "weight_decay": 0.0,
-            },
-            "full": {
-                "epochs": 20000,
-                "accumulate": 32,
-                "learning_rate": 1e-4,
-                "schedule": "cosine",
-                "optimizer": "adam",
-                "weight_decay": 5e-4,  # GraphGym's, which adds it to the gradient
-                "dedup": "none",
-                "config_sampling": "replacement",
-                "evaluate_every": 1000,
-            },
+            "cpu": {**_CPU_MODEL, "steps": 2000, "learning_rate": 3e-3, "accumulate": 2, "weight_decay": 0.0},
+            "full": {**_FULL, "epochs": 20000, "accumulate": 32, "evaluate_every": 1000},
         },
         steps=steps,
         preprocessing=preprocessing,
-        loss=hinge,
+        loss=hinge("sum"),
         published=PUBLISHED,
+        published_marks=(r"linear_map\.",),
         published_padding=0,
         source="Cao et al., 'Learning Large Graph Property Prediction via Graph Segment Training', 2023",
     ),

@@ -36,36 +36,39 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs import metrics
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import (
+    DIGITS,
+    NODE_COLUMNS,
+    TILE_COLUMNS,
+    join_digits,
+    mean_plus_max,
+    opcodes,
+    step,
+)
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODE_ROWS = 128
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Sixth(TrainingFields):
     """Fields of all three recipes."""
 
-    opcode_columns: int = option(128, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 128
     width: int = option(256, 2, 4096, doc="columns of a layer; the last hidden one has half as many")
     layers: int = option(4, 0, 16, doc="layers of message passing")
-    dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    dropout: float = 0.2
     trainable_scale: bool = option(True, doc="learn scale and shift of node features and tile configs")
     late_norm: str = option(
         "configs",
         choices=("configs", "layer", "none"),
         doc="norm in the head: of every column over the configs, or of every row",
     )
-    accumulate: int = option(
-        32, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
-    )
-    configs: int = option(80, 2, 1 << 20, doc="configs of a slate, at most")
-    learning_rate: float = option(5e-4, 0.0, 10.0, doc="peak of the schedule")
-    weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
+    accumulate: int = 32
+    configs: int = 80
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    clip: float = 1e9
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,9 @@ class SixthLayout(Sixth):
     """Fields of ``sixth-layout``."""
 
     hops: int = option(5, 1, 1000, doc="steps along consumers within which nodes are kept")
-    prune: str = option("consumers", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    average: str = option("swa", choices=("none", "ema", "swa"), doc="mean of weights over the last steps")
-    chunk: int = option(100, 1, 4096, doc="configs scored together in prediction")
+    prune: str = "consumers"
+    average: str = "swa"
+    chunk: int = option(100, high=4096)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class SixthGin(SixthLayout):
     """Fields of ``sixth-gin``."""
 
     layers: int = option(
-        4, 1, 16, doc="layers of message passing; of three or more the last two read the same"
+        4, low=1, doc="layers of message passing; of three or more the last two read the same"
     )
 
 
@@ -91,13 +94,13 @@ class SixthGin(SixthLayout):
 class SixthTile(Sixth):
     """Fields of ``sixth-tile``."""
 
-    dropout: float = option(0.0, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    dropout: float = 0.0
     config_scale: str = option(
         "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
     )
-    configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
-    metric: str = option("top5", choices=metrics.VALIDATION, doc="what chooses the best parameters")
-    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
+    configs: int = 64
+    metric: str = "top5"
+    chunk: int = 8192
 
 
 def layout_preprocessing(fields: SixthLayout) -> Steps:
@@ -146,15 +149,6 @@ def _gin(i: int, x: str, fields: Sixth) -> Steps:
     ]
 
 
-def _pooled(last: str) -> Steps:
-    """List mean plus maximum over the nodes."""
-    return [
-        step("pool", "mean", [last], kind="mean"),
-        step("pool", "max", [last], kind="max"),
-        step("add", "pooled", ["mean", "max"]),
-    ]
-
-
 def _head(fields: Sixth, x: str) -> Steps:
     """List two hidden layers and a score."""
     made: Steps = []
@@ -174,15 +168,11 @@ def _first(fields: Sixth, digits: bool) -> Steps:
     """List the first linear layer, which sees everything, with norm and dropout; its result is `drop`."""
     column = NODE_COLUMNS + fields.opcode_columns
     attrs: dict[str, Any] = {"out": fields.width, "use_bias": False, "stats": True}
-    if digits:
-        first = step(
-            "config_linear", "first", ["opcodes"], "first_z", column=column, values="numbers", **attrs
-        )
-    else:
-        first = step("linear", "first", ["opcodes"], "first_z", **attrs)
     return [
         *_inputs(fields),
-        first,
+        join_digits("first", "opcodes", "first_z", column, **attrs)
+        if digits
+        else step("linear", "first", ["opcodes"], "first_z", **attrs),
         *_norm_act("first", "first_z", "first_a", "gelu"),
         step("dropout", "drop", ["first_a"], p=fields.dropout),
     ]
@@ -207,7 +197,7 @@ def layout_steps(fields: SixthLayout) -> Steps:
         ]
     return [
         *model,
-        *_pooled(f"h{fields.layers}"),
+        *mean_plus_max(f"h{fields.layers}"),
         step("l2_normalise", "unit", ["pooled"], eps=1e-4),
         *_head(fields, "unit"),
     ]
@@ -240,20 +230,10 @@ def tile_steps(fields: SixthTile) -> Steps:
         configs = "configs"
     return [
         *model,
-        *_pooled(f"h{fields.layers}"),
+        *mean_plus_max(f"h{fields.layers}"),
         step("concat", "late", ["pooled", configs]),
         *_head(fields, "late"),
     ]
-
-
-def ranknet(fields: Sixth) -> Steps:
-    """Logistic loss of all pairs."""
-    return [{"loss": "ranknet", "reduction": "mean-pairs"}]
-
-
-def list_mle(fields: Sixth) -> Steps:
-    """ListMLE."""
-    return [{"loss": "list_mle"}]
 
 
 # Name of a parameter here -> in the published PyTorch models.
@@ -293,7 +273,9 @@ _sixth = partial(
     published_padding=0,
     published_fields={"trainable_scale": False},
 )
-_layout = partial(_sixth, preprocessing=layout_preprocessing, loss=ranknet)
+_layout = partial(
+    _sixth, preprocessing=layout_preprocessing, loss=always([{"loss": "ranknet", "reduction": "mean-pairs"}])
+)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
         "accumulate": 1, "configs": 48, "learning_rate": 1e-3}  # fmt: skip
 _FULL = {"schedule": "constant", "graph_sampling": "slates", "dedup": "none"}
@@ -306,6 +288,7 @@ RECIPES = (
         options=SixthLayout,
         presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "epochs": 1500}},  # of 750 slates, twice
         steps=layout_steps,
+        published_marks=(r"early_mlp\.",),
     ),
     _layout(
         name="sixth-gin",
@@ -316,6 +299,7 @@ RECIPES = (
             "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
         },
         steps=gin_steps,
+        published_marks=(r"early_mlp\.", r"gconv\.0\.nn\."),
     ),
     _sixth(
         name="sixth-tile",
@@ -327,8 +311,9 @@ RECIPES = (
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
-        loss=list_mle,
+        loss=always([{"loss": "list_mle"}]),
         kind="tile",
+        published_marks=(r"early_mlp\.", "config_feat_mean"),
         published_order=partial(published_order, tile=True),
     ),
 )

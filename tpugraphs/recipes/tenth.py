@@ -21,35 +21,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
-OPCODE_ROWS = SCHEMA["opcodes"] + 1
-Steps = list[dict[str, Any]]
+OPCODE_ROWS = OPCODES + 1
 
 
 @dataclass(frozen=True)
 class Tenth(TrainingFields):
     """What layout and tile have in common."""
 
-    opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
-    width: int = option(256, 1, 4096, doc="columns of a layer")
+    opcode_columns: int = 32
+    width: int = 256
     heads: int = option(4, 1, 64, doc="heads of the attention; they share a layer's columns")
     unit: str = option("residual", choices=("residual", "gated"), doc="how a block's result joins its input")
     block: str = option("appnp", choices=("appnp", "sage"), doc="kind of message passing")
     propagation: int = option(10, 1, 64, doc="steps of APPNP")
     restart: float = option(0.1, 0.0, 1.0, doc="share of the first activations in every step of APPNP")
-    direction: str = option(
-        "both",
-        choices=("forward", "reverse", "both"),
-        doc="messages along the edges, back, or both ways",
-    )
-    learning_rate: float = option(5e-4, 0.0, 10.0, doc="peak of the schedule")
-    weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
-    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
+    direction: str = "both"
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    clip: float = 1e9
 
 
 @dataclass(frozen=True)
@@ -58,9 +51,9 @@ class TenthLayout(Tenth):
 
     blocks: int = option(12, 1, 32, doc="blocks")
     embed_digits: bool = option(False, doc="a digit of a config has an embedding, in place of its number")
-    configs: int = option(1000, 2, 4096, doc="configs of a slate, at most")
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
-    chunk: int = option(1024, 1, 4096, doc="configs scored together in prediction")
+    configs: int = option(1000, high=4096)
+    prune: str = "none"
+    chunk: int = option(1024, high=4096)
 
 
 @dataclass(frozen=True)
@@ -68,9 +61,9 @@ class TenthTile(Tenth):
     """Fields of ``tenth-tile``."""
 
     blocks: int = option(4, 1, 32, doc="graph blocks")
-    configs: int = option(1024, 2, 1 << 20, doc="configs of a slate, at most")
-    metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
-    chunk: int = option(4096, 1, 1 << 20, doc="configs scored together in prediction")
+    configs: int = 1024
+    metric: str = "top5"
+    chunk: int = 4096
 
 
 def layout_preprocessing(fields: TenthLayout) -> Steps:
@@ -144,7 +137,7 @@ def _nodes(fields: Tenth) -> Steps:
 
 def layout_steps(fields: TenthLayout) -> Steps:
     """List the steps of the layout model."""
-    model = _nodes(fields)
+    model, values = _nodes(fields), "embedded" if fields.embed_digits else "numbers"
     for i in range(fields.blocks):
         model += _attend(f"attention{i}", f"h{i}", f"a{i}", fields, "linear_attention")
         model += _pass(f"graph{i}", f"a{i}", f"h{i + 1}", fields)
@@ -152,15 +145,7 @@ def layout_steps(fields: TenthLayout) -> Steps:
         *model,
         step("layer_norm", "last_norm", [f"h{fields.blocks}"], "nodes"),
         step("take_config_nodes", "configurable", ["nodes"]),
-        step(
-            "config_linear",
-            "join",
-            ["configurable"],
-            "join_z",
-            out=fields.width,
-            column=fields.width,
-            values="embedded" if fields.embed_digits else "numbers",
-        ),
+        join_digits("join", "configurable", "join_z", fields.width, out=fields.width, values=values),
         step("activation", "join_act", ["join_z"], "joined", act="gelu"),
         step("linear", "mlp", ["joined"], "mlp_a", out=fields.width, act="gelu"),
         step("pool", "pool", ["mlp_a"], "pooled", kind="mean"),
@@ -190,36 +175,16 @@ def tile_steps(fields: TenthTile) -> Steps:
     ]
 
 
-def loss(fields: Tenth) -> Steps:
-    """ListMLE, summed over a list."""
-    return [{"loss": "list_mle", "reduction": "sum"}]
-
-
-_tenth = partial(
-    Recipe,
-    loss=loss,
-    source=kaggle("tenth"),
-)
+_tenth = partial(Recipe, loss=always([{"loss": "list_mle", "reduction": "sum"}]), source=kaggle("tenth"))
+_CPU = {"steps": 2000, "width": 64, "learning_rate": 1e-3}
+_CPU_LAYOUT = {**_CPU, **EMA, "blocks": 3, "embed_digits": True, "configs": 128, "prune": "config-1hop"}
 
 RECIPES = (
     _tenth(
         name="tenth-layout",
         summary="A graph transformer runs once per graph; configs join at the configurable nodes alone.",
         options=TenthLayout,
-        presets={
-            "cpu": {
-                "steps": 2000,
-                "width": 64,
-                "blocks": 3,
-                "embed_digits": True,
-                "configs": 128,
-                "prune": "config-1hop",
-                "learning_rate": 1e-3,
-                "average": "ema",
-                "ema_decay": 0.99,
-            },
-            "full": {"epochs": 16, "schedule": "cosine"},
-        },
+        presets={"cpu": _CPU_LAYOUT, "full": {"epochs": 16, "schedule": "cosine"}},
         steps=layout_steps,
         preprocessing=layout_preprocessing,
     ),
@@ -228,7 +193,7 @@ RECIPES = (
         summary="Propagation and attention over a kernel, then tile configs ask and its nodes answer.",
         options=TenthTile,
         presets={
-            "cpu": {"steps": 2000, "width": 64, "blocks": 2, "configs": 256, "learning_rate": 1e-3},
+            "cpu": {**_CPU, "blocks": 2, "configs": 256},
             "full": {"epochs": 5, "schedule": "cosine"},
         },
         steps=tile_steps,

@@ -36,17 +36,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs._core import SCHEMA
 from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.preprocess.pipeline import Sizes
-from tpugraphs.recipes.base import SCHEDULES, Order, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import EMA, Order, Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
-NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 WITHOUT_PROGRAM = NODE_COLUMNS + 16 + 60  # with shapes of operands, and places and numbers of 128s
 WITH_PROGRAM = WITHOUT_PROGRAM + 30
 OPCODE_ROWS = 128
-Steps = list[dict[str, Any]]
 
 # Columns of which the logarithm is taken.
 LOG_COLUMNS = (
@@ -68,12 +66,12 @@ TILE_LOG_COLUMNS = (
 class ThirdFields(TrainingFields):
     """What layout and tile have in common."""
 
-    opcode_columns: int = option(128, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 128
     directed_steps: int = option(16, 1, 1024, doc="steps of the walks along edges")
-    weight_decay: float = option(0.0, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
-    optimizer: str = option("adam", choices=("adam", "adamw", "sgd"), doc="rule of the updates")
-    schedule: str = option("cosine", choices=SCHEDULES, doc="learning rate over the steps")
-    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    weight_decay: float = 0.0
+    optimizer: str = "adam"
+    schedule: str = "cosine"
+    margin: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,9 @@ class ThirdLayout(ThirdFields):
     position: int = option(64, 1, 1024, doc="columns of a position")
     position_message: int = option(32, 1, 1024, doc="columns of a message between positions")
     config_scale: float = option(0.2, 1e-6, 1e6, doc="factor of the digits of configs")
-    slates: int = option(8, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(10, 2, 4096, doc="configs of a slate, at most")
-    chunk: int = option(64, 1, 4096, doc="configs scored together in prediction")
+    slates: int = 8
+    configs: int = option(10, high=4096)
+    chunk: int = option(64, high=4096)
 
 
 def layout_preprocessing(fields: ThirdLayout, schema: Schema = LAYOUT) -> Steps:
@@ -180,10 +178,9 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
         step("linear", "position", ["walks"], "position_z", out=fields.position),
         *_act("p0", "position_z", "tanh", norm=False),
         opcodes("features", OPCODE_ROWS, fields.opcode_columns),
-        step("config_linear", "first", ["opcodes"], "z", out=fields.first, column=features,
-              values="numbers", scale=fields.config_scale),
+        join_digits("first", "opcodes", "z", features, out=fields.first, scale=fields.config_scale),
         *_act("x0", "z"),
-    ]  # fmt: skip
+    ]
     for i in range(fields.blocks):
         out = fields.width * 3 // 2 if i == 0 else fields.width
         model += [
@@ -210,26 +207,21 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
     ]
 
 
-def layout_loss(fields: ThirdFields) -> Steps:
-    """Sum of the hinge over all pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
-
-
 @dataclass(frozen=True)
 class ThirdTile(ThirdFields):
     """Fields of ``third-tile``."""
 
-    opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
+    opcode_columns: int = 32
     first: int = option(256, 1, 4096, doc="columns of the first layer")
     width: int = option(128, 1, 4096, doc="columns of message passing")
     blocks: int = option(4, 1, 16, doc="layers of message passing")
-    slates: int = option(16, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    configs: int = option(16, 2, 1 << 20, doc="configs of a slate, at most")
+    slates: int = 16
+    configs: int = 16
     config_scale: str = option(
         "fifth", choices=("fifth", "log"), doc="the 24 numbers: a fifth of each; or ln(1 + x), standardised"
     )
-    metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
-    chunk: int = option(1024, 1, 1 << 20, doc="configs scored together in prediction")
+    metric: str = "top5"
+    chunk: int = 1024
 
 
 def tile_preprocessing(fields: ThirdTile) -> Steps:
@@ -327,12 +319,11 @@ def _order(columns: list[int]) -> Order:
     return {"opcodes.weight": {"rows": rows}, "first.weight": {"columns": columns}}
 
 
-_third = partial(
-    Recipe,
-    source=kaggle("third"),
-)
-
-_FULL = {"learning_rate_end": 1e-6, "graph_sampling": "slates"}
+_third = partial(Recipe, source=kaggle("third"))
+_CPU_MODEL = {"first": 64, "width": 32, "blocks": 2, "message": 16, "keys": 16, "position": 16}
+_CPU_LAYOUT = {**_CPU_MODEL, **EMA, "opcode_columns": 32, "undirected_steps": 16, "slates": 1, "configs": 32}
+_CPU_TILE = {"first": 128, "width": 64, "configs": 32, "slates": 4, "config_scale": "log"}
+_FULL = {"epochs": 16, "dedup": "none", "learning_rate_end": 1e-6, "graph_sampling": "slates"}
 
 RECIPES = (
     _third(
@@ -340,27 +331,14 @@ RECIPES = (
         summary="Messages both ways and linear attention, with random-walk encodings.",
         options=ThirdLayout,
         presets={
-            "cpu": {
-                "steps": 2000,
-                "first": 64,
-                "width": 32,
-                "blocks": 2,
-                "message": 16,
-                "keys": 16,
-                "position": 16,
-                "opcode_columns": 32,
-                "undirected_steps": 16,
-                "slates": 1,
-                "configs": 32,
-                "average": "ema",
-                "ema_decay": 0.99,
-            },
-            "full": {"epochs": 16, "dedup": "none", "degrees": "published", "neighbours": "dummies", **_FULL},
+            "cpu": {"steps": 2000, **_CPU_LAYOUT},
+            "full": {**_FULL, "degrees": "published", "neighbours": "dummies"},
         },
         steps=layout_steps,
         preprocessing=layout_preprocessing,
-        loss=layout_loss,
+        loss=hinge("sum"),
         published=PUBLISHED_LAYOUT,
+        published_marks=(r"lpe_projection\.",),
         published_order=layout_order,
         published_padding=0,
         published_fields={"program": True},
@@ -370,22 +348,13 @@ RECIPES = (
         name="third-tile",
         summary="GraphSAGE for tile configs with walk encodings and a loss like DCG.",
         options=ThirdTile,
-        presets={
-            "cpu": {
-                "steps": 2000,
-                "first": 128,
-                "width": 64,
-                "configs": 32,
-                "slates": 4,
-                "config_scale": "log",
-            },
-            "full": {"epochs": 16, "dedup": "none", "clip": 1e9, **_FULL},
-        },
+        presets={"cpu": {"steps": 2000, **_CPU_TILE}, "full": {**_FULL, "clip": 1e9}},
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         loss=tile_loss,
         kind="tile",
         published=PUBLISHED_TILE,
+        published_marks=(r"message_network\.",),
         published_order=tile_order,
     ),
 )

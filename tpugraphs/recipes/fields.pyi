@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Literal
+from typing import Protocol
 from typing import TypedDict
+from typing import TypeVar
 
-__all__ = ["FieldsButLength", "RecipeFields", "RecipeName"]
-
+__all__ = ["FieldsButLength", "RecipeFields", "RecipeName", "UnknownFieldOrValue"]
 
 RecipeName = Literal[
     "eighth-lightgbm",
@@ -44,6 +45,15 @@ RecipeName = Literal[
 ]
 """Names of the recipes of the package."""
 
+StrT_co = TypeVar("StrT_co", bound=str, covariant=True)
+
+class UnknownFieldOrValue(Protocol[StrT_co]):
+    """The type of no value: an overload with it fits what is meant in all but this.
+
+    So checkers name the wrong argument, in place of all overloads with all fields.
+    """
+
+    def __format__(self, spec: str, /) -> StrT_co: ...
 
 class FieldsButLength(TypedDict, total=False):
     """Fields of the recipes of the package, but `epochs` and `steps`."""
@@ -124,7 +134,19 @@ class FieldsButLength(TypedDict, total=False):
     powers: bool
     program: bool | None
     propagation: int
-    prune: str | None
+    prune: (
+        Literal[
+            "config-1hop",
+            "config-only",
+            "consumers",
+            "k-hop",
+            "merge",
+            "meta",
+            "none",
+            "shortest-path",
+        ]
+        | None
+    )
     references: int
     residual: bool
     restart: float
@@ -168,7 +190,6 @@ class FieldsButLength(TypedDict, total=False):
     warmup: float
     weight_decay: float
     width: int
-
 
 class RecipeFields(FieldsButLength, total=False):
     """Fields of the recipes of the package. Which of them a recipe has: `tpugraphs recipes NAME`."""
