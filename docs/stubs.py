@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
