@@ -8,6 +8,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 
 HELP = "look through measured graphs: duplicates, noise, level shifts, files to leave out"
 EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt"
@@ -20,10 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         meaning="an .npz file, pack or .pb file of HLO, a directory (with all below it), sample:NAME, or "
         "COLLECTION[/SPLIT] below --root",
     )
-    common.option(parser, "--all", "list graphs without findings, too")
-    common.option(
-        parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE; - prints it"
-    )
+    option(parser, "--all", "list graphs without findings, too")
+    option(parser, "--write-exclude FILE", "write what to leave out, for --exclude @FILE; - prints it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
-    """Turn a word of the command line into what `audit` takes."""
+    """Return what `audit` takes for a word of the command line."""
     if spec.startswith("sample:"):
         return tg.data.sample(spec.removeprefix("sample:"))
     found = common.collection_split(spec)

@@ -9,6 +9,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
@@ -20,29 +21,21 @@ SPACES = ("options", "transpose", "constraint", "combined")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     meaning = "Python file and a function in it that takes nothing and returns (fn, args)"
-    common.option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
-    common.option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
+    option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
+    option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
     meaning = "file for the graph (.npz or .tgpack); with --zoo, the root of the collection"
-    common.option(parser, "--out PATH", meaning, required=True)
-    common.option(
-        parser,
-        "--space",
-        "what is varied: options of the compiler, layouts as transpositions or as constraints, or "
-        "options and transpositions (default: %(default)s)",
-        choices=SPACES,
-        default="options",
+    option(parser, "--out PATH", meaning, required=True)
+    meaning = (
+        "what is varied: options of the compiler, layouts as transpositions or as constraints, or options "
+        "and transpositions"
     )
-    common.option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
-    sizes = "of the zoo, only the first N sizes of each family"
-    common.option(parser, "--sizes N", sizes, type=common.whole(1))
-    configs = "configurations of each program (default: %(default)s)"
-    common.option(parser, "--configs N", configs, type=common.whole(2), default=128)
-    rounds = "measurements of each configuration (default: %(default)s)"
-    common.option(parser, "--rounds N", rounds, type=common.whole(2), default=12)
-    passes = (
-        "times that a measurement goes through all configurations; the fastest counts (default: %(default)s)"
-    )
-    common.option(parser, "--passes N", passes, type=common.whole(1), default=3)
+    option(parser, "--space", meaning, choices=SPACES, default=SPACES[0])
+    option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
+    option(parser, "--sizes N", "of the zoo, only the first N sizes of each family", type=whole(1))
+    option(parser, "--configs N", "configurations of each program", type=whole(2), default=128)
+    option(parser, "--rounds N", "measurements of each configuration", type=whole(2), default=12)
+    meaning = "times that a measurement goes through all configurations; the fastest counts"
+    option(parser, "--passes N", meaning, type=whole(1), default=3)
     common.add_seed(parser)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
@@ -29,29 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, name="data")
     names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
-    common.option(parser, "--recipes RECIPE", names, nargs="+")
-    common.option(
-        parser,
-        "--hold-out",
+    option(parser, "--recipes RECIPE", names, nargs="+")
+    meaning = (
         "judge on the test split of a collection; on graphs never seen, each in turn; or on configurations "
-        "never seen of known graphs (default: the first for collections, the last for a single graph)",
-        choices=_HOLD_OUT,
+        "never seen of known graphs (default: the first for collections, the last for a single graph)"
     )
-    common.option(parser, "--folds N", "divide the graphs or configurations N times", type=common.whole(1))
+    option(parser, "--hold-out", meaning, choices=_HOLD_OUT)
+    option(parser, "--folds N", "divide the graphs or configurations N times", type=whole(1))
     meaning = "with --hold-out graphs: judge graphs of at least N configurations only"
-    common.option(parser, "--least N", meaning, type=common.whole(0))
+    option(parser, "--least N", meaning, type=whole(0))
     meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
-    common.option(parser, "--subset N", meaning, type=common.whole(2))
-    common.option(parser, "--seeds N", "default: %(default)s", type=common.whole(1, 1000), default=3)
-    common.option(
-        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
-    )
-    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
-    common.option(parser, "--tta K", meaning, type=common.whole(0, 10_000), default=0)
-    common.option(parser, "--set FIELD=VALUE", "a field of all recipes that have it", **common.REPEATED)
-    meaning = "keep finished trainings here; the same command takes them from there"
-    common.option(parser, "--trials DIR", meaning)
-    common.option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
+    option(parser, "--subset N", meaning, type=whole(2))
+    option(parser, "--seeds N", "trainings of each recipe", type=whole(1, 1000), default=3)
+    common.add_recipe_fields(parser, "a field of all recipes that have it")
+    common.add_tta(parser)
+    option(parser, "--trials DIR", "keep finished trainings here; the same command takes them from there")
+    option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.system.words import counted
 
 HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
@@ -33,12 +34,10 @@ _NEXT = """Next:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
-    common.option(parser, "--quick", "a few steps of the network only: it learns little")
-    common.option(parser, "--live", "measure a small program on this machine, too, and rank its options")
-    common.option(
-        parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=common.whole(1)
-    )
+    option(parser, "--out DIR", "where to write", default="demo_out")
+    option(parser, "--quick", "a few steps of the network only: it learns little")
+    option(parser, "--live", "measure a small program on this machine, too, and rank its options")
+    option(parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=whole(1))
     common.add_seed(parser, "of weights and samples")
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
@@ -19,28 +20,19 @@ LAYERS = "layer-times"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(
-        parser,
-        "collection COLLECTION",
-        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
-        f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)",
-        nargs="*",
-    )
-    common.add_root(parser, "where to put them")
-    common.option(
-        parser,
-        "--source",
-        "archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
-        choices=("official", "kaggle"),
-        default="official",
-    )
-    meaning = "download and unpack now; after an interruption the same command resumes"
-    common.option(parser, "--run", meaning, dest="now", action="store_true")
-    common.option(parser, "--keep", "with --run: keep what was published, in DIR/.download")
     meaning = (
-        "folder of the archives, instead of the published one; of layer times, in place of GitHub's files"
+        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
+        f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)"
     )
-    common.option(parser, "--url URL", meaning)
+    option(parser, "collection COLLECTION", meaning, nargs="*")
+    common.add_root(parser, "where to put them")
+    meaning = "archives of the authors, or the Kaggle competition (needs an account)"
+    option(parser, "--source", meaning, choices=("official", "kaggle"), default="official")
+    meaning = "download and unpack now; after an interruption the same command resumes"
+    option(parser, "--run", meaning, dest="now", action="store_true")
+    option(parser, "--keep", "with --run: keep what was published, in DIR/.download")
+    meaning = "folder of the archives, instead of the published one; for layer times, instead of GitHub"
+    option(parser, "--url URL", meaning)
 
 
 def run(args: argparse.Namespace) -> int:

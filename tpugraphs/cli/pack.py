@@ -7,6 +7,7 @@ import dataclasses
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 
 HELP = "turn .npz files into packs, which open at once and are read config by config"
 EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
@@ -14,11 +15,10 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
-    common.option(parser, "--out DIR", "put the tree of packs there, not next to the files")
-    meaning = "files at a time (default: number of threads)"
-    common.option(parser, "--jobs N", meaning, type=common.whole(1, 4096))
-    common.option(parser, "--verify", "also read all packs back and compare checksums")
+    option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
+    option(parser, "--out DIR", "put the tree of packs there, not next to the files")
+    option(parser, "--jobs N", "files at a time (default: number of threads)", type=whole(1, 4096))
+    option(parser, "--verify", "also read all packs back and compare checksums")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system.progress import Progress, tracked
@@ -34,38 +35,28 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
-    common.option(
-        parser,
-        "--out FILE",
-        "file to write (default: submission.csv); - prints it. One file that is read may be - as well",
-    )
+    meaning = "file to write (default: submission.csv); - prints it. One file that is read may be - as well"
+    option(parser, "--out FILE", meaning)
     meaning = "collection of files that do not lie in one; with --score and no DATA: score only this one"
-    common.option(parser, "--collection COLLECTION", meaning)
+    option(parser, "--collection COLLECTION", meaning)
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
-    common.option(
-        group,
-        "--ranker COLLECTION=FILE",
-        "ranker or ensemble of a collection below --root; several of one rank together; repeatable",
-        dest="for_collection",
-        **common.REPEATED,
-    )
+    meaning = "ranker or ensemble of a collection below --root; several of one rank together; repeatable"
+    option(group, "--ranker COLLECTION=FILE", meaning, dest="for_collection", **common.REPEATED)
     meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
-    common.option(group, "--rankers DIR", meaning)
-    common.option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
+    option(group, "--rankers DIR", meaning)
+    option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
     meaning = "rows of this submission file are taken over and their graphs not ranked again; repeatable"
-    common.option(group, "--keep FILE", meaning, **common.REPEATED)
-    meaning = "rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
-    common.option(group, "--fill FILE", meaning)
-    common.option(parser, "--merge FILE", "put these submission files together", nargs="+")
-    common.option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
-    common.option(parser, "--validate FILE", "check this submission file")
-    common.option(
-        parser,
-        "--template FILE",
-        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
-        "--root, if that is given); with --root, graphs have the number of configs that is found there",
+    option(group, "--keep FILE", meaning, **common.REPEATED)
+    option(group, "--fill FILE", "rows for what no ranker ranks, such as Kaggle's sample_submission.csv")
+    option(parser, "--merge FILE", "put these submission files together", nargs="+")
+    option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
+    option(parser, "--validate FILE", "check this submission file")
+    meaning = (
+        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below --root, "
+        "if that is given); with --root, graphs have the number of configs that is found there"
     )
-    common.option(parser, "--score FILE", "score this file on graphs with known runtimes")
+    option(parser, "--template FILE", meaning)
+    option(parser, "--score FILE", "score this file on graphs with known runtimes")
     common.add_precision(parser)
     common.add_data(parser, "test", nargs="*")
     parser.set_defaults(root=None)  # whether it is given matters to --validate

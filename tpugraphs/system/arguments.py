@@ -7,9 +7,9 @@ own. True and False are never numbers here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
+from numbers import Integral, Real
 from typing import Any, TypeVar
-
-import numpy as np
 
 from tpugraphs.errors import ConfigError
 
@@ -27,15 +27,15 @@ _Value = TypeVar("_Value")
 _MOST = 2**63 - 1
 
 
-def is_whole(value: Any, least: float = -np.inf, most: float = np.inf) -> bool:
+def is_whole(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Return whether `value` is a whole number from `least` to `most`, Python's or NumPy's."""
-    number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    number = isinstance(value, Integral) and not isinstance(value, bool)
     return number and bool(least <= value <= most)
 
 
-def is_number(value: Any, least: float = -np.inf, most: float = np.inf) -> bool:
+def is_number(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Return whether `value` is a whole or floating-point number from `least` to `most`; NaN is not."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)
     return number and bool(least <= value <= most)
 
 
