@@ -19,6 +19,7 @@ from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_share
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
 from tpugraphs.system.words import counted, json_text
 
@@ -114,20 +115,24 @@ class Row:
                 file=graph, field="scores", found="NaN", expected="numbers",
             )  # fmt: skip
         if names is None:
-            names = TILE_METRICS if collection.startswith("tile") else LAYOUT_METRICS
+            names = TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
     @property
     def tile(self) -> bool:
         """Whether it is a tile graph."""
-        return self.collection.startswith("tile")
+        return _is_tile(self.collection)
 
     @property
     def trivial(self) -> frozenset[str]:
         """Metrics that are perfect for any order of a tile graph's configs, because it has at most k."""
         tops = [name for name in self.values if name.startswith("slowdown@")] if self.tile else []
         return frozenset(name for name in tops if self.configs <= int(name.partition("@")[2]))
+
+
+def _is_tile(collection: str) -> bool:
+    return collection.startswith("tile")
 
 
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
@@ -166,6 +171,11 @@ class Group:
     over: str
     left_out: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def tile(self) -> bool:
+        """Whether it is of tile graphs."""
+        return _is_tile(self.collection)
+
 
 @dataclass(eq=False, repr=False)
 class Report:
@@ -200,8 +210,7 @@ class Report:
         self.rows = tuple(self.rows)
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
-        if not 0 < self.level < 1:
-            raise ConfigError(f"level: expected a share between 0 and 1 such as 0.95, got {self.level!r}")
+        check_share("level", self.level, 0.95)
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
@@ -329,41 +338,34 @@ class Report:
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-        """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
+        """Yield title, heads and cells of every table; what is the same in all lines goes to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
-            groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
+            groups = [group for group in self.groups if group.tile == tile]
             there = {name for row in rows for name in row.values} & self._names(only)
             if not (shown := [name for name in names if name in there]):
                 continue
             several = len(rows) > len(groups)
             if per_graph and several:
-                lines = []
-                for row in rows:
-                    line = {"collection": row.collection, "graph": row.graph, "scorer": row.scorer}
-                    line["configs"] = f"{row.configs:,}"
-                    for name in shown:
-                        if name in row.values:
-                            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
-                    lines.append(list(line.items()))
-                yield tables.section("", lines)
-            lines = []
-            for group in groups:
-                line = {"collection": group.collection, "scorer": group.scorer}
-                if group.graphs > 1:
-                    line["graphs"] = str(group.graphs)
-                else:
-                    key = (group.collection, group.scorer)
-                    line["graph"] = next(row.graph for row in rows if (row.collection, row.scorer) == key)
-                line["configs"] = f"{group.configs:,}"
-                for name in shown:
-                    if name in group.values:
-                        line[_head(name)] = _number(name, group.values[name])
-                    if name == shown[0] and name in group.intervals:
-                        ends = (_number(name, end) for end in group.intervals[name])
-                        line[f"{self.level:.0%} interval"] = " … ".join(ends)
-                lines.append(list(line.items()))
-            yield tables.section("mean, " if several else "", lines)
+                yield tables.section("", [_row_line(row, shown) for row in rows])
+            yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
+
+    def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
+        """Return the cells of a group; the interval stands behind the first metric."""
+        line = {"collection": group.collection, "scorer": group.scorer}
+        if group.graphs > 1:
+            line["graphs"] = str(group.graphs)
+        else:
+            key = (group.collection, group.scorer)
+            line["graph"] = next(row.graph for row in self.rows if (row.collection, row.scorer) == key)
+        line["configs"] = f"{group.configs:,}"
+        for name in shown:
+            if name in group.values:
+                line[_head(name)] = _number(name, group.values[name])
+            if name == shown[0] and name in group.intervals:
+                ends = (_number(name, end) for end in group.intervals[name])
+                line[f"{self.level:.0%} interval"] = " … ".join(ends)
+        return line
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
@@ -545,6 +547,16 @@ class Report:
         matplotlib.figure.Figure
         """
         return plot.report(self, history=history)
+
+
+def _row_line(row: Row, shown: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a row; a star marks what is perfect in any order."""
+    line = {"collection": row.collection, "graph": row.graph, "scorer": row.scorer}
+    line["configs"] = f"{row.configs:,}"
+    for name in shown:
+        if name in row.values:
+            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
+    return line
 
 
 def _head(metric: str) -> str:
