@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     folder = Path(args.out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    live = _measure(args) if args.live else []  # first: what is missing for it is said at once
+    live = _measure(args) if args.live else []  # first: it may need what is missing
     data = tg.open_collection(COLLECTION)
     known, unseen = [*data.train, *data.valid], list(data.test)
     common.remark(
@@ -72,12 +72,12 @@ def run(args: argparse.Namespace) -> int:
         "random": _random,
     }
     report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
-    common.say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_told(unseen)}\n")
+    common.say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_ceiling(unseen)}\n")
     files = _write(folder, ranker, report, unseen)
     result = {**report.to_dict(), "steps": steps}
     if live:
         judged = tg.evaluation.evaluate(scorers, live, seed=args.seed)
-        common.say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_told(live)}\n")
+        common.say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_ceiling(live)}\n")
         files |= {str(folder / "live.npz"): "what was measured now"}
         result["live"] = judged.to_dict()
     for path, what in files.items():
@@ -93,8 +93,8 @@ def _random(graph: Any) -> Any:
     return tg.baselines.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 
 
-def _told(graphs: Sequence[Any]) -> str:
-    """Say what XLA's own choice costs, and what a ranking can reach."""
+def _ceiling(graphs: Sequence[Any]) -> str:
+    """Return a sentence: what XLA's own choice costs, and what a ranking can reach."""
     costs = [100 * (float(graph.runtime[0]) / graph.runtime[graph.ran].min() - 1) for graph in graphs]
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
     return (

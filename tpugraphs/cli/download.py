@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
@@ -74,17 +73,16 @@ def _layer_times(args: argparse.Namespace) -> int:
         raise ConfigError(f"{LAYERS}: give the folder that they go to, for example {LAYERS} ~/data/layers")
     folder, what = args.collection[1], args.collection[2:]
     if not args.now:
-        told: list[dict[str, Any]] = [
-            {"table": one.name, "files": len(one.parts), "bytes": one.size, "source": one.source}
-            for one in layer_times.tables(what)
-        ]
-        for line in told:
-            size = f"{counted(line['files'], 'file')}, {counted(line['bytes'], 'byte')}"
-            common.say(args, f"{line['table']}: {size}, of {line['source']}")
+        tables = []
+        for one in layer_times.tables(what):
+            files = len(one.parts)
+            tables.append({"table": one.name, "files": files, "bytes": one.size, "source": one.source})
+            size = f"{counted(files, 'file')}, {counted(one.size, 'byte')}"
+            common.say(args, f"{one.name}: {size}, of {one.source}")
         common.remark(
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )
-        common.emit(args, {"tables": told, "pickled": layer_times.PICKLED})
+        common.emit(args, {"tables": tables, "pickled": layer_times.PICKLED})
         return 0
     url = {} if args.url is None else {"url": args.url}
     results = layer_times.run(folder, what, keep=args.keep, **url)

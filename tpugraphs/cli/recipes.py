@@ -29,29 +29,29 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
-    told = tg.recipes.get_recipe(args.recipe).describe()
-    common.emit(args, {**told, "fields": tg.Ranker(args.recipe).get_params()})
-    common.say(args, "\n".join(_lines(told)))
+    about = tg.recipes.get_recipe(args.recipe).describe()
+    common.emit(args, {**about, "fields": tg.Ranker(args.recipe).get_params()})
+    common.say(args, "\n".join(_lines(about)))
     return 0
 
 
 _KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    options = told["options"]
+def _lines(about: Mapping[str, Any]) -> Iterator[str]:
+    options = about["options"]
 
     def default(name: str, show: Any = str) -> str:
         return _by_preset(options[name]["default"], show)
 
-    yield f"{told['recipe']}: {told['summary']}"
-    ranks = _KINDS.get(told["kind"], f"{told['kind']} graphs")
-    yield f"Ranks {ranks}." + (f" Source: {told['source']}." if told["source"] else "")
+    yield f"{about['recipe']}: {about['summary']}"
+    ranks = _KINDS.get(about["kind"], f"{about['kind']} graphs")
+    yield f"Ranks {ranks}." + (f" Source: {about['source']}." if about["source"] else "")
     if "optimizer" in options:
-        yield f"\nLosses:     {_by_preset(told['losses'], _terms)}"
+        yield f"\nLosses:     {_by_preset(about['losses'], _terms)}"
         yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"
         yield f"Schedule:   {default('schedule')}"
-        yield f"Groups:     {_by_preset(told['groups'], _terms)}"
+        yield f"Groups:     {_by_preset(about['groups'], _terms)}"
     yield "\nFields, for --set FIELD=VALUE: default; values. Meaning."
     for name, option in options.items():
         yield f"  {name} = {default(name, repr)}; {option['expected']}"

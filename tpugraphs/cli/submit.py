@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
-    """Ranking and number of configurations by submission ID."""
+    """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
     if not args.data:
         raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)
@@ -137,7 +137,7 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> common.Gra
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:
-    """Ranker files by collection; --ranker goes before --rankers."""
+    """Return ranker files by collection; --ranker goes before --rankers."""
     given: dict[str, list[str]] = {}
     for assignment in args.for_collection:
         name, equals, path = assignment.partition("=")
@@ -151,7 +151,7 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
-    """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
+    """Return rankings and numbers of configs: of collections with a ranker, of --keep and of --fill."""
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
@@ -181,10 +181,10 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        said = f": {counted(rows, 'row')}" if rows else ""
+        found = f": {counted(rows, 'row')}" if rows else ""
         if name not in rankers:
-            said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
-        common.remark(args, f"{name}{said}")
+            found += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+        common.remark(args, f"{name}{found}")
     return rankings, counts
 
 
@@ -200,7 +200,7 @@ def _save_part(out: str, rankings: Rankings) -> None:
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
-    """Open that split of the collections below --root; says which are not there."""
+    """Open a split of the collections below --root, and warn of those that are not there."""
     exclude = common.patterns(args)
     splits: dict[str, Any] = tg.competition.open_splits(args.root, split, exclude=exclude)
     absent = [name for name in COLLECTIONS if name not in splits]
@@ -225,14 +225,14 @@ def _check(
     file: Any,
     template: Any,
     counts: dict[str, int] | None,
-    tell: Callable[[argparse.Namespace, str], None] = common.say,
+    show: Callable[[argparse.Namespace, str], None] = common.say,
 ) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
     result = tg.submission.validate(file, template, counts)
     problems = [vars(problem) for problem in result.problems]
     common.emit(args, {"file": result.path, "rows": result.rows, "valid": result.ok, "problems": problems})
     if result.ok:
-        tell(args, str(result))
+        show(args, str(result))
     elif common.piped(args):
         common.warn(args, result, "error")
     else:

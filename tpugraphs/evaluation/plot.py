@@ -67,7 +67,7 @@ def learning_curve(ax: Axes, history: Curves) -> None:
         ax.plot(history.steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
         ax.plot(history.steps, moving_mean(loss), color="#6d7680", linewidth=1.6)
         low, high = 1.05 * np.quantile(loss, (0.005, 0.995))
-        ax.set_ylim(min(0.0, low), max(0.0, high) or 1.0)  # a loss of one's own may be negative
+        ax.set_ylim(min(0.0, low), max(0.0, high) or 1.0)  # a user's loss may be negative
         ax.set_xlim(0, max([history.steps[-1], *at[-1:]]))
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
