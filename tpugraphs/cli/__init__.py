@@ -1,7 +1,8 @@
-"""The command ``tpugraphs``: one file per command, with HELP, EXAMPLE, add_arguments and run.
+"""The command ``tpugraphs``: one file per command.
 
-A folder holds commands below one name, with HELP and EXAMPLE in its ``__init__.py``. A file with a HELP is a
-command; COMMANDS of the folder says which come first in its help, and in which order.
+A file with `run` is a command. Its docstring is the help: what the command does, and examples after an empty
+line. `add_arguments` declares the options; `run` returns the exit code, or None for 0. A folder holds
+commands below one name; its COMMANDS says which come first in the help, and in which order.
 
 Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 """
@@ -71,22 +72,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def commands(folder: ModuleType) -> dict[str, Any]:
-    """Return the commands of a folder by name."""
+    """Return the commands of a folder by name: files with `run`, and folders."""
     files = [file.name for file in pkgutil.iter_modules(folder.__path__)]
     names = dict.fromkeys([*folder.COMMANDS, *files])
     modules = {name: importlib.import_module(f"{folder.__name__}.{name}") for name in names}
-    return {name: module for name, module in modules.items() if hasattr(module, "HELP")}
+    return {name: one for name, one in modules.items() if hasattr(one, "run") or hasattr(one, "COMMANDS")}
 
 
 def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType) -> None:
     """Add the commands of a folder to a parser, and those of its folders below them."""
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for name, module in commands(folder).items():
+        meaning, _, examples = (module.__doc__ or "").strip().partition("\n\n")
         command = below.add_parser(
             name,
-            help=module.HELP,
-            description=module.HELP[0].upper() + module.HELP[1:] + ".",
-            epilog=f"example:\n  {module.EXAMPLE}",
+            help=meaning[:1].lower() + meaning[1:].rstrip("."),
+            description=meaning,
+            epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if hasattr(module, "COMMANDS"):
@@ -148,8 +150,7 @@ def _run(argv: Sequence[str] | None) -> int:
         with silent, warnings.catch_warnings():
             for shown_elsewhere in ("interrupted after step", ".* left out of the fit"):
                 warnings.filterwarnings("ignore", message=shown_elsewhere)
-            code: int = args.run(args)
-            return code
+            return args.run(args) or 0
     except KeyboardInterrupt as stop:
         print("\n" + _line(f"tpugraphs {args.command}: interrupted {stop}"), file=sys.stderr)
         return 130

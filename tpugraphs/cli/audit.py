@@ -1,4 +1,8 @@
-"""``tpugraphs audit``: which measurements can be trusted."""
+"""Look through measured graphs: duplicates, noise, level shifts, files to leave out.
+
+example:
+  tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
-
-HELP = "look through measured graphs: duplicates, noise, level shifts, files to leave out"
-EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,9 @@
-"""``tpugraphs collect``: measure configurations of JAX programs on this machine."""
+"""Measure compiler configurations of a JAX program, or of the zoo of programs, on this machine.
+
+example:
+  tpugraphs collect --zoo --out ~/data/tpugraphs
+  tpugraphs collect model.py:build --out model.npz
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,6 @@ from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
-HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
-EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
 SPACES = ("options", "transpose", "constraint", "combined")
 
 
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_seed(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int | None:
     """Measure; what is there already is not measured again. 1 if a program of the zoo could not be."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
     common.remark(args, _line(graph))
     common.emit(args, _result(graph))
-    return 0
+    return None
 
 
 def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:

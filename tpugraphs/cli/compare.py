@@ -1,4 +1,9 @@
-"""``tpugraphs compare``: train several recipes with several seeds, and judge them alike."""
+"""Train several recipes with several seeds, and show what each reaches.
+
+example:
+  tpugraphs compare layout:xla:cpu --trials trials --out layout-cpu
+  tpugraphs compare sample:alexnet --recipes first-layout second-xla --subset 1000 --trials trials
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,6 @@ if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
     from tpugraphs.ranker.folds import Fold
 
-HELP = "train several recipes with several seeds, and show what each reaches"
-EXAMPLE = (
-    "tpugraphs compare layout:xla:cpu --trials trials --out layout-cpu\n"
-    "  tpugraphs compare sample:alexnet --recipes first-layout second-xla --subset 1000 --trials trials"
-)
 
 _HOLD_OUT = ("splits", "graphs", "configs")
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train what is not done yet, and print the table."""
     if args.out is not None:
         common.check_writable(f"{args.out}.md")
@@ -68,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     common.say(args, comparison.table())
     if args.out is not None:
         common.remark(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
-    return 0
 
 
 def _heading(args: argparse.Namespace) -> str:

@@ -1,9 +1,14 @@
-"""``tpugraphs completion``: what the Tab key completes in a shell.
+"""Print the script that lets a shell complete commands, options, choices and names.
 
-The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then. What a
-value may be follows from the word that stands for it in the help: a RECIPE is the name of one. A new option
-needs nothing here, unless a word of its own can be completed.
+example:
+  tpugraphs completion bash      in ~/.bashrc: eval "$(tpugraphs completion bash)"
+  tpugraphs completion zsh > ~/.zfunc/_tpugraphs   a folder of $fpath
+  tpugraphs completion fish > ~/.config/fish/completions/tpugraphs.fish
 """
+
+# The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then. What a
+# value may be follows from the word that stands for it in the help: a RECIPE is the name of one. A new option
+# needs nothing here, unless a word of its own can be completed.
 
 from __future__ import annotations
 
@@ -16,12 +21,6 @@ from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import FOLDERS
 
-HELP = "print the script that lets a shell complete commands, options, choices and names"
-EXAMPLE = (
-    'tpugraphs completion bash      in ~/.bashrc: eval "$(tpugraphs completion bash)"\n'
-    "  tpugraphs completion zsh > ~/.zfunc/_tpugraphs   a folder of $fpath\n"
-    "  tpugraphs completion fish > ~/.config/fish/completions/tpugraphs.fish"
-)
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # the variable that the script sets when it asks what to complete
 
@@ -55,12 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "shell", "the shell that reads it", choices=SHELLS)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the script."""
     text = _argcomplete().shellcode(["tpugraphs"], shell=args.shell, complete_arguments=["-o", "nospace"])
     common.emit(args, {"shell": args.shell, "script": text})
     common.say(args, text)
-    return 0
 
 
 def answer(parser: argparse.ArgumentParser, **how: Any) -> None:

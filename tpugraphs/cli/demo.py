@@ -1,4 +1,9 @@
-"""``tpugraphs demo``: the whole way on measurements of our own, from graphs to a submission."""
+"""Train on measured compile options of small programs and judge the ranker on programs it has not seen.
+
+example:
+  tpugraphs demo --out demo_out
+  tpugraphs demo --live
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,6 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
 from tpugraphs.system.words import counted
-
-HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
-EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
 
 COLLECTION = "options:xla:cpu"
 RECIPE = "graph-config"
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_seed(parser, "of weights and samples")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train, judge, draw, submit; with --live rank a program that is measured now."""
     from tpugraphs.ranker.scorer import scoring
 
@@ -85,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     common.remark(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
     common.emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
-    return 0
 
 
 def _random(graph: Any) -> Any:

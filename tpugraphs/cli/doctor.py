@@ -1,4 +1,8 @@
-"""``tpugraphs doctor``: what the installation found on this machine."""
+"""Show versions, processor, instruction set, threads and memory, and what looks wrong.
+
+example:
+  tpugraphs doctor --json
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,6 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.system import machine
 
-HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
-EXAMPLE = "tpugraphs doctor --json"
 _CGROUP = "/sys/fs/cgroup"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 

@@ -1,4 +1,9 @@
-"""``tpugraphs download``: the published collections and times of layers, as commands or right away."""
+"""Show where the published collections and times of layers are, or download them.
+
+example:
+  tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run
+  tpugraphs download layer-times ~/data/layers --run
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,6 @@ from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
-HELP = "show where the published collections and times of layers are, or download them"
-EXAMPLE = (
-    "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run\n"
-    "  tpugraphs download layer-times ~/data/layers --run"
-)
 LAYERS = "layer-times"
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--url URL", meaning)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, "\n".join(lines))
         if args.source == "official":
             common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
-        return 0
+        return
     if args.source == "kaggle":
         raise ConfigError(
             "--run downloads the archives of the authors; Kaggle needs your account: leave out --run and run "
@@ -62,10 +62,9 @@ def run(args: argparse.Namespace) -> int:
         common.remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
     common.remark(args, f"next: tpugraphs audit {what}")
-    return 0
 
 
-def _layer_times(args: argparse.Namespace) -> int:
+def _layer_times(args: argparse.Namespace) -> None:
     """List the public tables of layers, or download them."""
     from tpugraphs.download import layer_times
 
@@ -83,7 +82,7 @@ def _layer_times(args: argparse.Namespace) -> int:
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )
         common.emit(args, {"tables": tables, "pickled": layer_times.PICKLED})
-        return 0
+        return
     url = {} if args.url is None else {"url": args.url}
     results = layer_times.run(folder, what, keep=args.keep, **url)
     for result in results:
@@ -91,4 +90,3 @@ def _layer_times(args: argparse.Namespace) -> int:
     if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
         common.remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
     common.emit(args, results)
-    return 0

@@ -1,4 +1,8 @@
-"""``tpugraphs evaluate``: how well a ranker ranks measured graphs."""
+"""Judge a ranker on measured graphs.
+
+example:
+  tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,6 @@ if TYPE_CHECKING:
     from tpugraphs.evaluation.report import Report
 
 _TOP = 5  # tile graphs are judged by the best of this many, as in the competition
-
-HELP = "judge a ranker on measured graphs"
-EXAMPLE = (
-    "tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_data(parser, "valid")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the report."""
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
@@ -74,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, report.at_least(_TOP + 1).table(per_graph=False))
     if args.out is not None:
         common.remark(args, f"wrote {args.out}")
-    return 0
 
 
 def _leave_out(args: argparse.Namespace) -> Report:

@@ -1,4 +1,8 @@
-"""``tpugraphs pack``: memory-mapped packs of a tree of .npz and .pb files."""
+"""Turn .npz files into packs, which open at once and are read config by config.
+
+example:
+  tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,6 @@ import dataclasses
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
-
-HELP = "turn .npz files into packs, which open at once and are read config by config"
-EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

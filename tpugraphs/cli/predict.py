@@ -1,4 +1,9 @@
-"""``tpugraphs predict``: scores of every configuration."""
+"""Score the configurations of graphs; smaller is predicted faster.
+
+example:
+  tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv
+  tpugraphs predict ranker.safetensors graph.npz --out - | sort -t, -k3n | head
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,6 @@ from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import tracked
 from tpugraphs.system.words import counted
 
-HELP = "score the configurations of graphs; smaller is predicted faster"
-EXAMPLE = (
-    "tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv\n"
-    "  tpugraphs predict ranker.safetensors graph.npz --out - | sort -t, -k3n | head"
-)
 _SHOWN = 10
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_data(parser, "test")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Score, and print or write."""
     import numpy as np
 
@@ -66,7 +66,6 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         common.remark(args, f"wrote scores of {counted(len(graphs), 'graph')} to {args.out}")
     common.emit(args, results)
-    return 0
 
 
 def _tell(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:

@@ -1,4 +1,8 @@
-"""``tpugraphs recipes``: what can be trained."""
+"""List the recipes, or what one does: its fields, losses and optimizer.
+
+example:
+  tpugraphs recipes first-layout
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 
-HELP = "list the recipes, or what one does: its fields, losses and optimizer"
-EXAMPLE = "tpugraphs recipes first-layout"
 _WIDTH = 100
 
 
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """List all recipes, or the fields of one."""
     if args.recipe is None:
         summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}
@@ -28,11 +30,10 @@ def run(args: argparse.Namespace) -> int:
         width = max(map(len, summaries))
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
-        return 0
+        return
     about = tg.recipes.get_recipe(args.recipe).describe()
     common.emit(args, {**about, "fields": tg.Ranker(args.recipe).get_params()})
     common.say(args, "\n".join(_lines(about)))
-    return 0
 
 
 _KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}

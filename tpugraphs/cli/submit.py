@@ -1,4 +1,14 @@
-"""``tpugraphs submit``: write, check, merge and score submission files."""
+r"""Write a submission file, of one or all collections; check, merge or score one.
+
+example:
+  tpugraphs submit --rankers RANKERS --root ~/data/tpugraphs --out submission.csv
+  tpugraphs submit --ranker tile:xla=tile.safetensors --ranker layout:xla:random=random.safetensors \
+      --fill sample_submission.csv --out submission.csv
+  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out xla_random.csv
+  tpugraphs submit --merge xla_random.csv xla_default.csv --out submission.csv
+  tpugraphs submit --validate submission.csv --template sample_submission.csv
+  tpugraphs submit --score valid.csv --root ~/data/tpugraphs --split valid
+"""
 
 from __future__ import annotations
 
@@ -19,17 +29,6 @@ from tpugraphs.system.progress import Progress, tracked
 from tpugraphs.system.words import counted
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
-
-HELP = "write a submission file, of one or all collections; check, merge or score one"
-EXAMPLE = (
-    "tpugraphs submit --rankers RANKERS --root ~/data/tpugraphs --out submission.csv\n"
-    "  tpugraphs submit --ranker tile:xla=tile.safetensors --ranker layout:xla:random=random.safetensors \\\n"
-    "      --fill sample_submission.csv --out submission.csv\n"
-    "  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out xla_random.csv\n"
-    "  tpugraphs submit --merge xla_random.csv xla_default.csv --out submission.csv\n"
-    "  tpugraphs submit --validate submission.csv --template sample_submission.csv\n"
-    "  tpugraphs submit --score valid.csv --root ~/data/tpugraphs --split valid"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,9 @@
-"""``tpugraphs train``: fit a ranker and save it."""
+"""Train a ranker on measured graphs and save it.
+
+example:
+  tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors
+  tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,6 @@ from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
-
-HELP = "train a ranker on measured graphs and save it"
-EXAMPLE = (
-    "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors\n"
-    "  tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors"
-)
-
 
 MANY = 10  # graphs that are enough to set whole ones aside for validation
 RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
@@ -56,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_precision(parser, training=True)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
@@ -70,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     options = {"preset": args.preset, "precision": args.precision, **common.parse_fields(args.set)}
     length = {"steps": args.steps, "epochs": args.epochs, "checkpoint_dir": args.checkpoint_dir}
     (_train if args.seeds is None else _train_seeds)(args, graphs, options, length)
-    return 0
 
 
 def _train(
