@@ -1,4 +1,9 @@
-"""``tpugraphs layertime measure``: times of layers on this machine."""
+"""Measure layers of one or several kinds on this machine, into tables that models learn from.
+
+example:
+  tpugraphs layertime measure dense conv2d --framework torch --count 500 --out times
+  tpugraphs layertime measure dense --layers layers.csv --out next.csv
+"""
 
 from __future__ import annotations
 
@@ -16,12 +21,6 @@ from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable
-
-HELP = "measure layers of one or several kinds on this machine, into tables that models learn from"
-EXAMPLE = (
-    "tpugraphs layertime measure dense conv2d --framework torch --count 500 --out times\n"
-    "  tpugraphs layertime measure dense --layers layers.csv --out next.csv"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
