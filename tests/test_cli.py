@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +52,17 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         return
     for option in ("--json", "--threads", "--debug"):
         assert option in out
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS, *INNER])
+def test_examples_can_be_parsed(command: str) -> None:
+    module = importlib.import_module(".".join(["tpugraphs.cli", *command.split()]))
+    examples = re.sub(r" \\\n +", " ", module.__doc__.partition("example:\n")[2])
+    assert examples
+    for line in examples.strip().splitlines():
+        words = shlex.split(re.split(r" {3,}| [|>] ", line.strip())[0])
+        args = cli._parser().parse_args(words[1:])
+        assert words[0] == "tpugraphs" and f"{args.command} ".startswith(f"{command} ")
 
 
 def test_version_and_module_entry() -> None:

@@ -9,7 +9,6 @@ import importlib.util
 import io
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from webserver import Server
 
 import tpugraphs as tg
 from tpugraphs import cli
-from tpugraphs.cli import layertime as group
 from tpugraphs.cli.layertime import fit, shared
 from tpugraphs.cli.layertime import measure as measuring
 from tpugraphs.data.origins import PublicFile
@@ -84,15 +82,6 @@ def test_words_of_the_help_are_those_of_the_library():
         module.add_arguments(own)
         (choices,) = (action.choices for action in own._actions if option in action.option_strings)
         assert set(choices) == set(expected)
-
-
-@pytest.mark.parametrize("name", group.COMMANDS)
-def test_examples_can_be_parsed(name):
-    module = importlib.import_module(f"tpugraphs.cli.layertime.{name}")
-    for line in module.EXAMPLE.split("\n"):
-        words = shlex.split(line)
-        args = cli._parser().parse_args(words[1:])
-        assert words[0] == "tpugraphs" and args.command == f"layertime {name}" and args.run is module.run
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a file cannot be read, after all have been looked at."""
-    common.check_writable(args.write_exclude)
-    common.is_stdout(args, args.write_exclude)
+    common.to_stdout(args, args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
     result = tg.audit(sources, exclude=common.patterns(args))
     if args.write_exclude is not None:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int | None:
-    """Measure; what is there already is not measured again. 1 if a program of the zoo could not be."""
+    """Measure what is not there yet; return 1 if a program of the zoo could not be measured."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
     how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}

@@ -322,15 +322,18 @@ def stdin(args: argparse.Namespace, path: Any) -> Any:
     return sys.stdin.buffer
 
 
-def is_stdout(args: argparse.Namespace, path: str | None) -> bool:
+def to_stdout(args: argparse.Namespace, path: str | None) -> bool:
     """Return whether an output is standard output, ``-``; then people read on stderr.
 
     Raises
     ------
     ConfigError
         The JSON of the result would go there, too.
+    OSError
+        The output is a file that cannot be written, see `check_writable`.
     """
     if path != STREAM:
+        check_writable(path)
         return False
     if args.json:
         raise ConfigError("-: --json prints the result on standard output, too; write to a file")
@@ -425,10 +428,10 @@ def check_writable(path: str | None) -> None:
     """Refuse an output file whose directory does not exist, before the long work rather than after it."""
     if path is None or path == STREAM:
         return
-    folder = Path(path).expanduser().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(2, "no such directory to write to", str(folder))
-    if Path(path).expanduser().is_dir():
+    file = Path(path).expanduser()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(2, "no such directory to write to", str(file.parent))
+    if file.is_dir():
         raise IsADirectoryError(21, "is a directory", path)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(13, os.strerror(13), str(folder))
+    if not os.access(file.parent, os.W_OK):
+        raise PermissionError(13, os.strerror(13), str(file.parent))

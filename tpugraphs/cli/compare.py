@@ -82,7 +82,7 @@ def _heading(args: argparse.Namespace) -> str:
 
 
 def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
-    """Names, or pairs of a name and the fields of a variant."""
+    """Return names of recipes, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
         published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
         return [one for name in sorted({*tg.list_recipes(graph.kind), *published}) for one in _variants(name)]
@@ -94,7 +94,7 @@ def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
 
 
 def _variants(name: str) -> list[Any]:
-    """Every published variant of a recipe; the recipe alone if it has none."""
+    """Return every published variant of a recipe; the recipe alone if it has none."""
     field = tg.recipes.get_recipe(name).describe()["options"].get("variant")
     return [(name, {"variant": one}) for one in field["choices"]] if field else [name]
 

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _random(graph: Any) -> Any:
-    """Scores of a random order, another one for each program."""
+    """Return scores of a random order, another one for each program."""
     return tg.baselines.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 
 

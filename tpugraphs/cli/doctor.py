@@ -53,7 +53,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": machine.processor(),
     }
-    for package in ("numpy", "safetensors", "tqdm", "matplotlib"):
+    for package in ("numpy", "safetensors", "tqdm", "matplotlib", "argcomplete"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -104,7 +104,7 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
 
 
 def _count(variable: str) -> int:
-    """Threads asked for by an environment variable, 0 if it is not set or says nothing usable."""
+    """Return the threads that an environment variable asks for, 0 if it is not set or no such number."""
     text = os.environ.get(variable, "").split(",")[0].strip()
     return int(text) if text.isdigit() and 1 <= int(text) <= 4096 else 0
 
@@ -132,7 +132,7 @@ def _limits() -> dict[str, Any]:
 
 
 def _cgroup_folders() -> list[str]:
-    """Folders of this process's control group (version 2), innermost first."""
+    """Return the folders of this process's control group (version 2), innermost first."""
     found = re.search("^0::(.*)", machine.read_text("/proc/self/cgroup") or "", re.M)
     inner = Path(_CGROUP, found[1].strip("/") if found else "")
     return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Pack; 1 if a file could not be, after all the others have been."""
+    """Pack all files; return 1 if some could not be packed."""
     report = tg.packs.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> None:
     """Score, and print or write."""
     import numpy as np
 
-    common.check_writable(args.out)
-    suffix = ".csv" if common.is_stdout(args, args.out) else Path(args.out).suffix if args.out else None
+    suffix = ".csv" if common.to_stdout(args, args.out) else Path(args.out).suffix if args.out else None
     if suffix not in (None, ".csv", ".npy"):
         raise ConfigError(f"--out {args.out}: use .csv, .npy or -")
     ranker = common.open_rankers(args)
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
             elif suffix == ".npy":
                 _write_npy(args.out, scores)
             if args.out != common.STREAM:
-                _tell(args, graph.name, scores, order)
+                _show(args, graph.name, scores, order)
             if args.json:
                 lists = {"scores": scores.tolist(), "order": order.tolist()}
                 results.append(result | ({"out": args.out} if args.out else lists))
@@ -68,12 +67,12 @@ def run(args: argparse.Namespace) -> None:
     common.emit(args, results)
 
 
-def _tell(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:
+def _show(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:
     """Print the configurations that are predicted fastest: the result, unless that is a file."""
-    tell = common.say if args.out is None else common.remark
-    tell(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
+    show = common.say if args.out is None else common.remark
+    show(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
     best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
-    tell(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
+    show(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
 
 
 def _write_npy(path: str, scores: Any) -> None:

@@ -63,7 +63,7 @@ def _lines(about: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_preset(values: Mapping[str, Any], show: Any) -> str:
-    """One value, or that of each preset where they differ."""
+    """Return one value, or that of each preset where they differ."""
     shown = {preset: show(value) for preset, value in values.items()}
     if len(set(shown.values())) == 1:
         return str(next(iter(shown.values())))
@@ -71,7 +71,7 @@ def _by_preset(values: Mapping[str, Any], show: Any) -> str:
 
 
 def _terms(terms: list[dict[str, Any]]) -> str:
-    """Losses, or parameter groups, in words."""
+    """Describe losses, or parameter groups, in words."""
     words = [
         name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
         for name, *rest in (term.items() for term in terms)

@@ -81,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
         template = counts if args.template is None else common.stdin(args, args.template)
         return _check(args, common.stdin(args, args.validate), template, counts)
     out = args.out or "submission.csv"
-    common.check_writable(out)
-    written: Any = io.BytesIO() if common.is_stdout(args, out) else out
+    written: Any = io.BytesIO() if common.to_stdout(args, out) else out
     template = common.stdin(args, args.template)
     rankings: Rankings
     if args.merge is not None:

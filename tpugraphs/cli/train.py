@@ -93,8 +93,7 @@ def _train_seeds(
     if args.select is not None:
         tg.selection.Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
-    common.check_writable(log)
-    common.is_stdout(args, log)
+    common.to_stdout(args, log)
     train, valid = _split(args, graphs)
     runs = tg.train_seeds(
         args.recipe,
@@ -122,7 +121,7 @@ def _train_seeds(
 
 
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
-    """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
+    """Return the graphs to train on, and graphs, a share of the configurations or None to validate on."""
     train, valid = _parts(args, graphs)
     is_share = isinstance(valid, float)
     share = f"{valid:.0%} of the configurations" if is_share else counted(len(valid or ()), "graph")

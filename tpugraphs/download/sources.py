@@ -59,12 +59,12 @@ class Archive:
         """Folder of its files, below the npz folder."""
         return f"{COLLECTIONS[self.collection]}/{self.split}"
 
-    def folder(self, base: Path) -> Path:
-        """Where its files go below the root `base`."""
+    def _folder(self, base: Path) -> Path:
+        """Return where its files go below the root `base`."""
         return base / "npz" / self.place
 
-    def file(self, base: Path, suffix: str = "") -> Path:
-        """Where the archive is while it comes, or with ``.done`` the record of what it held."""
+    def _file(self, base: Path, suffix: str = "") -> Path:
+        """Return where the archive waits below the root `base`; with ``.done`` where the record of it is."""
         return base / ".download" / f"{self.name}{suffix}"
 
 
@@ -199,7 +199,7 @@ def run(
                     "archive": archive.name,
                     "collection": archive.collection,
                     "split": archive.split,
-                    "folder": str(archive.folder(base)),
+                    "folder": str(archive._folder(base)),
                     "files": len(files),
                     "bytes": sum(size for _, size in files),
                     "state": "downloaded" if found is None else "already there",
@@ -216,15 +216,15 @@ def _notice(archive: Archive, verbose: bool | None) -> Notice:
 def _record(base: Path, archive: Archive) -> dict[str, Any]:
     """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
     with suppress(OSError, ValueError, TypeError):
-        return dict(**parsed(read_whole(archive.file(base, ".done"))))
+        return dict(**parsed(read_whole(archive._file(base, ".done"))))
     return {}
 
 
 def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
-    """Files (name, size) of an archive that was unpacked, if all are still there as they were."""
+    """Return the files (name, size) of an unpacked archive, None unless all are there as they were."""
     with suppress(OSError, ValueError, TypeError, KeyError, OverflowError):
         files = [(str(name), int(size)) for name, size in _record(base, archive)["files"]]
-        if files and all((archive.folder(base) / name).stat().st_size == size for name, size in files):
+        if files and all((archive._folder(base) / name).stat().st_size == size for name, size in files):
             return files
     return None
 
@@ -249,7 +249,7 @@ def _get(
     base: Path, archive: Archive, keep: bool, retries: Retries, verbose: bool | None
 ) -> list[tuple[str, int]]:
     """Download one archive, unpack it, and note down that it is done."""
-    target, tell, start = archive.file(base), _notice(archive, verbose), time.monotonic()
+    target, tell, start = archive._file(base), _notice(archive, verbose), time.monotonic()
     if not target.is_file():
         with Progress(None, f"{archive.name}: download", "B", verbose) as bar:
             fetch(archive.url, target, retries, bar.move, tell)
@@ -262,17 +262,20 @@ def _get(
         target.unlink(missing_ok=True)  # the next attempt is to get another one
         raise
     os.sync()  # once for all files; they are unpacked again if this was cut short
-    with atomic_write(archive.file(base, ".done")) as file:
+    with atomic_write(archive._file(base, ".done")) as file:
         file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
     if not keep:
         target.unlink()
     graphs, seconds = counted(len(files), "graph"), time.monotonic() - start
-    tell(f"{_bytes(size)} in {seconds:.0f} s: {graphs} in {archive.folder(base)}")
+    tell(f"{_bytes(size)} in {seconds:.0f} s: {graphs} in {archive._folder(base)}")
     return files
 
 
 def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str, Any]:
-    """Size and SHA-256 of an archive, as at its first use or DataError: its authors publish no digests."""
+    """Return size and SHA-256 of an archive, or raise DataError if it has others than at its first download.
+
+    Its authors publish no digests.
+    """
     digest = digest_of(target)
     seen, first = {"bytes": target.stat().st_size, "sha256": digest}, _record(base, archive)
     if first.get("url") != archive.url or "sha256" not in first:
@@ -280,7 +283,7 @@ def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str,
     elif any(first.get(name) != value for name, value in seen.items()):
         target.unlink()
         old, new = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
-        record = archive.file(base, ".done")
+        record = archive._file(base, ".done")
         todo = f"download it again; if a new version was published, delete {record} before that"
         raise DataError.of("sha256", f"the archive of the first download, {old}", new, todo, file=archive.url)
     else:

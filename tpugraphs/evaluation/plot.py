@@ -395,7 +395,7 @@ def _short(name: str, most: int) -> str:
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Trailing mean over about a fortieth of the series, over what there is at its beginning."""
+    """Return the trailing mean over a fortieth of the series, over fewer values at its beginning."""
     width = max(1, values.size // 40)
     total = np.cumsum(values)
     total[width:] -= total[:-width].copy()

@@ -136,7 +136,7 @@ def _is_tile(collection: str) -> bool:
 
 
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
-    """One metric by its name."""
+    """Compute a metric by its name."""
     kind, _, k = name.partition("@")
     if kind == "tau_order":
         kind, scores = "tau", scores.argsort(kind="stable").argsort()
@@ -325,7 +325,7 @@ class Report:
     # Tables
 
     def _names(self, only: Sequence[str] | None = None) -> set[str]:
-        """Metrics to show: the tau of the order only if asked for, or if ties make it another number."""
+        """Return the metrics to show: tau of the order only if asked for, or if ties make it differ."""
         names = {name for row in self.rows for name in row.values}
         if only is not None:
             known = list(dict.fromkeys((*LAYOUT_METRICS, *TILE_METRICS)))
@@ -535,7 +535,7 @@ class Report:
         return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
     def plot(self, *, history: plot.Curves | None = None) -> Figure:
-        """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
+        """Draw predicted against measured rank, and the cost of trying only the first k.
 
         Parameters
         ----------
