@@ -166,7 +166,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
     while args.data and args.data[0].endswith(".safetensors"):
         paths.append(args.data.pop(0))
     if not args.data:
-        raise ConfigError("give the graphs after the rankers, for example layout:xla:random")
+        raise ConfigError("give the graphs to rank after the rankers, for example layout:xla:random")
     check_normalize(args)
     try:
         weights = None if args.weights is None else [float(weight) for weight in args.weights.split(",")]

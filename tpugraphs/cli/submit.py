@@ -99,8 +99,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
-    if not args.data:
-        raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}

@@ -447,7 +447,7 @@ class Report:
             **{name: getattr(self, name) for name in ("level", "draws", "seed")},
             "collections": [
                 {
-                    **{name: getattr(group, name) for name in ("collection", "scorer", "graphs", "configs")},
+                    **_named(group, _GROUP),
                     "means": group.values,
                     "intervals": {name: list(pair) for name, pair in group.intervals.items()},
                     "intervals_over": group.over,
@@ -457,7 +457,7 @@ class Report:
             ],
             "graphs": [
                 {
-                    **{name: getattr(row, name) for name in ("collection", "graph", "scorer", "configs")},
+                    **_named(row, _ROW),
                     **row.values,
                     **({"trivial": sorted(row.trivial)} if row.trivial else {}),
                 }
@@ -485,14 +485,12 @@ class Report:
             pandas is not installed.
         """
         if not means:
-            names = ("collection", "graph", "scorer", "configs")
-            return tables.frame({**{n: getattr(row, n) for n in names}, **row.values} for row in self.rows)
-        names, rows = ("collection", "scorer", "graphs", "configs"), []
+            return tables.frame({**_named(row, _ROW), **row.values} for row in self.rows)
+        rows = []
         for group in self.groups:
-            row = {**{name: getattr(group, name) for name in names}, **group.values}
+            rows.append({**_named(group, _GROUP), **group.values})
             for name, (low, high) in group.intervals.items():
-                row |= {f"{name}_low": low, f"{name}_high": high}
-            rows.append(row)
+                rows[-1] |= {f"{name}_low": low, f"{name}_high": high}
         return tables.frame(rows)
 
     def to_json(self) -> str:
@@ -549,10 +547,17 @@ class Report:
         return plot.report(self, history=history)
 
 
+_ROW = ("collection", "graph", "scorer", "configs")
+_GROUP = ("collection", "scorer", "graphs", "configs")
+
+
+def _named(one: Row | Group, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
 def _row_line(row: Row, shown: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row; a star marks what is perfect in any order."""
-    line = {"collection": row.collection, "graph": row.graph, "scorer": row.scorer}
-    line["configs"] = f"{row.configs:,}"
+    line = {**_named(row, _ROW), "configs": f"{row.configs:,}"}
     for name in shown:
         if name in row.values:
             line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
