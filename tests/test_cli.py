@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +52,38 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         return
     for option in ("--json", "--threads", "--debug"):
         assert option in out
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS, *INNER])
+def test_examples_can_be_parsed(command: str) -> None:
+    module = importlib.import_module(".".join(["tpugraphs.cli", *command.split()]))
+    examples = re.sub(r" \\\n +", " ", module.__doc__.partition("example:\n")[2])
+    assert examples
+    for line in examples.strip().splitlines():
+        words = shlex.split(re.split(r" {3,}| [|>] ", line.strip())[0])
+        args = cli._parser().parse_args(words[1:])
+        assert words[0] == "tpugraphs" and f"{args.command} ".startswith(f"{command} ")
+
+
+def test_a_new_file_is_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hello.py").write_text(
+        '"""Greet.\n\nexample:\n  tpugraphs hello --to you\n"""\n'
+        "from tpugraphs.cli.common import emit, option, say\n"
+        "def add_arguments(parser): option(parser, '--to NAME', 'who', default='world')\n"
+        "def run(args): say(args, f'hello {args.to}'); emit(args, args.to)\n"
+    )
+    (tmp_path / "helper.py").write_text("")
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
+    assert run(capsys, "hello") == (0, "hello world\n", "")
+    assert run(capsys, "hello", "--to", "you", "--json")[1] == '"you"\n'
+    told = run(capsys, "--help")[1]
+    assert "hello     greet\n" in told and "helper" not in told and "common" not in told
+    assert "who (default: world)" in run(capsys, "hello", "--help")[1]
+    for name in ("hello", "helper"):
+        monkeypatch.delitem(sys.modules, f"tpugraphs.cli.{name}")
+        monkeypatch.delattr(cli, name)
 
 
 def test_version_and_module_entry() -> None:

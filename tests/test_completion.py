@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import io
 import os
 import pty
 import select
 import shutil
 import subprocess
+import sys
 
+import argcomplete
 import pytest
 
 import tpugraphs as tg
@@ -24,6 +26,7 @@ LINES = [
     ("tpugraphs train --re", ["--recipe"]),
     ("tpugraphs layertime network --opt", ["--optimizer"]),
     ("tpugraphs train --preset ", ["cpu", "full"]),
+    ("tpugraphs train --preset=f", ["--preset=full"]),
     ("tpugraphs submit --split t", ["test", "train"]),
     ("tpugraphs train --recipe ", RECIPES),
     ("tpugraphs recipes tenth", [name for name in RECIPES if name.startswith("tenth")]),
@@ -31,66 +34,79 @@ LINES = [
     ("tpugraphs download layout:nlp:", ["layout:nlp:default", "layout:nlp:random"]),
     ("tpugraphs layertime fit --kind de", ["dense", "depthwise"]),
     ("tpugraphs completion ", ["bash", "fish", "zsh"]),
-    ("tpugraphs pack in", ["inner"]),
+    ("tpugraphs pack in", ["inner/"]),
     ("tpugraphs layertime audit only", ["only.csv"]),
+    (r"tpugraphs inspect two\ ", [r"two\ words.csv"]),
+    ("tpugraphs train --steps ", []),
 ]
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    """A folder to complete in, and the command that a shell calls."""
     (tmp_path / "inner").mkdir()
-    (tmp_path / "inside.csv").write_text("")
-    (tmp_path / "only.csv").write_text("")
+    for name in ("inside.csv", "only.csv", "two words.csv"):
+        (tmp_path / name).write_text("")
+    command = tmp_path / "bin" / "tpugraphs"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m tpugraphs "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, map(os.path.abspath, sys.path))))
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def script(shell, folder):
-    """The path of the script for a shell."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"needs {shell}")
-    path = folder / f"_tpugraphs.{shell}"
-    path.write_text(getattr(completion, shell)(completion.read(cli._parser())))
-    return path
+def answer(monkeypatch, line, point=None, breaks=""):
+    """What the command answers to a shell."""
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(point or len(line))}
+    asked |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_COMP_WORDBREAKS": breaks, "_ARGCOMPLETE_SHELL": "bash"}
+    asked["_ARGCOMPLETE_SUPPRESS_SPACE"] = "1"
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    # which would be a file of descriptor 9, pytest's perhaps
+    monkeypatch.setattr(argcomplete.CompletionFinder, "_init_debug_stream", lambda _: None)
+    out = io.StringIO()
+    with pytest.raises(SystemExit):
+        completion.answer(cli._parser(), output_stream=out, exit_method=sys.exit)
+    return sorted(out.getvalue().splitlines())
 
 
-def lines_of(folder, *command):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.parametrize("breaks", [":=", "="], ids=["names cut at colons", "whole names"])
 @pytest.mark.parametrize(("line", "expected"), LINES)
-def test_bash(folder, line, expected, breaks):
+def test_the_command_answers(folder, monkeypatch, line, expected):
+    assert answer(monkeypatch, line) == expected
+
+
+def test_names_that_bash_cuts_at_colons_and_the_middle_of_a_line(folder, monkeypatch):
+    assert answer(monkeypatch, "tpugraphs download layout:nlp:", breaks=" :=") == ["default", "random"]
+    assert answer(monkeypatch, "tpugraphs tr --recipe x", 12) == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("tpugraphs tr", "train"),
+        ("tpugraphs train --preset f", "full"),
+        ("tpugraphs layertime audit on", "only.csv"),
+    ],
+)
+def test_bash(folder, line, expected):
     code = (
-        'source "$0"; COMP_WORDBREAKS="$2"; COMP_LINE=$1; COMP_POINT=${#1}; _tpugraphs; '
-        'printf "%s\\n" "${COMPREPLY[@]}"'
+        'eval "$(tpugraphs completion bash)"; COMP_LINE=$0; COMP_POINT=${#0}; '
+        '_python_argcomplete tpugraphs; printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    found = lines_of(folder, "bash", "--norc", "-uc", code, script("bash", folder), line, breaks)
-    if ":" in line and ":" in breaks:  # bash keeps what stands before the last colon
-        found = [line.split()[-1] + name for name in found]
-    assert sorted(found) == expected
+    command = ["bash", "--norc", "-c", code, line]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
 
 
-def test_bash_completes_within_a_line_and_after_an_equals_sign(folder):
-    code = 'source "$0"; COMP_LINE=$1; COMP_POINT=$2; _tpugraphs; printf "%s\\n" "${COMPREPLY[@]}"'
-    path = script("bash", folder)
-    assert lines_of(folder, "bash", "-c", code, path, "tpugraphs tr --recipe x", "12") == ["train"]
-    assert lines_of(folder, "bash", "-c", code, path, "tpugraphs train --preset=f", "26") == ["full"]
-    (folder / "two words.csv").write_text("")
-    for line in (r"tpugraphs inspect two\ ", r"tpugraphs inspect x\ y two\ wo", "tpugraphs inspect two"):
-        assert lines_of(folder, "bash", "-c", code, path, line, str(len(line))) == ["two words.csv"]
-
-
-@pytest.mark.parametrize(("line", "expected"), LINES)
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.parametrize(("line", "expected"), LINES[:10])
 def test_fish(folder, line, expected):
-    ask = f"source {script('fish', folder)}; complete -C {line!r}"
-    found = [one.split("\t")[0].rstrip("/") for one in lines_of(folder, "fish", "--no-config", "-c", ask)]
-    # fish takes a colon for the beginning of a path, too
-    assert (
-        sorted(one for one in found if not ("/" in one or one.endswith(".csv")) or one in expected)
-        == expected
-    )
+    ask = f"tpugraphs completion fish | source; complete -C {line!r}"
+    command = ["fish", "--no-config", "-c", ask]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert sorted(one.split("\t")[0] for one in done.stdout.splitlines()) == expected
 
 
 class Zsh:
@@ -118,6 +134,7 @@ class Zsh:
         self.process.wait()
 
 
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
 @pytest.mark.parametrize(
     ("typed", "wanted"),
     [
@@ -126,13 +143,12 @@ class Zsh:
         ("tpugraphs layertime \t\t", ["measure", "network", "calibrate", "adapt a model"]),
         ("tpugraphs train --recipe \t\t", ["first-layout", "tenth-tile"]),
         ("tpugraphs download layout:nlp:r\t", ["andom "]),
-        ("tpugraphs train --preset=f\t", ["ull"]),
         ("tpugraphs layertime audit on\t", ["ly.csv"]),
     ],
 )
 def test_zsh(folder, typed, wanted):
-    path = script("zsh", folder)
-    zsh = Zsh(folder, f"autoload -U compinit; compinit -D -u; bindkey '^I' complete-word; source {path}")
+    load = 'eval "$(tpugraphs completion zsh)"'
+    zsh = Zsh(folder, f"autoload -U compinit; compinit -D -u; bindkey '^I' complete-word; {load}")
     try:
         screen = zsh.until(typed, *wanted)
     finally:
@@ -140,44 +156,31 @@ def test_zsh(folder, typed, wanted):
     assert all(one in screen for one in wanted), screen
 
 
-def actions(parser, path=()):
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, below in action.choices.items():
-                yield from actions(below, (*path, name))
-        else:
-            yield path, action
-
-
-def test_every_word_of_the_help_says_what_its_value_may_be():
-    """A new word belongs in one of the tables of completion.py, FREE if nothing can be completed."""
-    known = {*completion.NAMES, *completion.FILES, *completion.FOLDERS_ONLY, *completion.FREE}
+def test_every_word_that_is_completed_stands_in_a_help():
     words = {
         part
-        for _, action in actions(cli._parser())
+        for action in completion.arguments(cli._parser())
         if action.metavar and action.nargs != 0 and not action.choices
         for part in action.metavar.split("|")
     }
-    assert words <= known, words - known
-    assert known - {"DATA"} <= words, known - words
-
-
-def test_the_tree_has_every_command_and_option():
-    tree = completion.read(cli._parser())
-    found = {" ".join(command.path): command for command in tree.all()}
-    assert set(found) == {"", *cli.COMMANDS, *(f"layertime {name}" for name in layertime.COMMANDS)}
-    for path, action in actions(cli._parser()):
-        names = [name for one in found[" ".join(path)].options for name in one.names]
-        assert set(action.option_strings) <= set(names)
-    assert set(FOLDERS) <= set(found["inspect"].values.words)
+    assert {*completion.NAMES, *completion.FILES, *completion.FOLDERS_ONLY} <= words
+    assert set(FOLDERS) <= set(completion.NAMES["DATA"]())
+    for names in completion.NAMES.values():
+        assert all(isinstance(name, str) for name in names())
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_command_prints_the_script(capsys, shell):
     assert cli.main(["completion", shell]) == 0
-    assert capsys.readouterr().out == getattr(completion, shell)(completion.read(cli._parser())) + "\n"
+    assert "tpugraphs" in capsys.readouterr().out
 
 
 def test_another_shell_is_refused(capsys):
     assert cli.main(["completion", "csh"]) == 2
     assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
+
+
+def test_without_the_library_the_command_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    assert cli.main(["completion", "bash"]) == 2
+    assert "pip install argcomplete" in capsys.readouterr().err

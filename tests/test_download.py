@@ -25,6 +25,7 @@ from tpugraphs.download import sources as download
 from tpugraphs.download import unpack as unpacking
 from tpugraphs.download.unpack import unpack
 from tpugraphs.system import transfer
+from tpugraphs.system.files import locked
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.transfer import Retries
 
@@ -440,7 +441,7 @@ def test_a_bad_archive_is_not_kept(publish, tmp_path, bad):
 
 def test_one_download_at_a_time(publish, tmp_path):
     (tmp_path / ".download").mkdir()
-    with download.locked(str(tmp_path / ".download")):
+    with locked(str(tmp_path / ".download")):
         with pytest.raises(tg.ConfigError, match="another download is using this folder"):
             download.run("tile:xla/test", tmp_path, publish.base, verbose=False)
 

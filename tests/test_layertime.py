@@ -89,7 +89,9 @@ def test_work_of_other_kinds():
     norm = work("layernorm", B=3, H=5, optimizer="SGD")
     assert norm.moved[0] == 2 * (2 * 4 * 15 + 4 * 10) + norm.update[0] and norm.update[0] == 3 * 4 * 10
     linear = work("linear", B=4, M=3, N=5, K=7)
-    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.product[0][0] == 12
+    assert (
+        linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.product[0][0] == 12
+    )
     assert work("bmm", B=4, M=3, N=5, K=7, optimizer="SGD").update[0] == 0
     sizes = {"batch": 2, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "padding": "SAME"}
     assert work("conv1d", **sizes, length=8).flops[0] == 2 * (2 * 8) * 16 * (3 * 4)
@@ -202,7 +204,7 @@ def test_one_name_for_two_devices_is_refused():
 
 
 def test_wrong_files_and_names_are_refused(tmp_path):
-    with pytest.raises(tg.ConfigError, match=r"kind 'gru'.*conv2d"):
+    with pytest.raises(tg.ConfigError, match=r"kind: .*conv2d.*'gru'"):
         read_table({}, "gru")
     with pytest.raises(tg.ConfigError, match="no column 'device'; say it by device="):
         read_table({"batch": [1], "dim_input": [1], "dim_output": [1]}, "dense", timed=False)
@@ -375,7 +377,7 @@ def test_models_know_their_devices_by_name(tmp_path):
 def test_wrong_models_are_refused(trained):
     for wrong, message in (
         ({"kind": "gru"}, "kind 'gru'"),
-        ({"kind": "dense", "method": "magic"}, "method 'magic': unknown; expected one of residual, roofline"),
+        ({"kind": "dense", "method": "magic"}, "method: expected one of residual, roofline"),
         ({"kind": "dense", "seed": -1}, "seed: expected a whole number"),
         ({"kind": "dense", "steps": 0}, "steps: expected a whole number of at least 1"),
         ({"kind": "dense", "method": "roofline", "steps": 3}, "method 'roofline'.*steps"),

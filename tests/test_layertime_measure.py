@@ -408,8 +408,8 @@ def test_layers_that_are_too_large_are_not_tried(fake):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "gru"}, "kind 'gru': unknown; expected one of conv1d"),
-        ({"framework": "keras"}, "framework 'keras': unknown; expected one of torch, jax"),
+        ({"kind": "gru"}, "kind: expected one of conv1d"),
+        ({"framework": "keras"}, "framework: expected one of torch, jax"),
         ({"count": 0}, "count: expected a whole number from 1"),
         ({"count": True}, "count: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number of at least 0"),

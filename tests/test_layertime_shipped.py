@@ -45,7 +45,7 @@ def test_they_are_small():
 
 
 def test_what_there_is_not_is_refused():
-    with pytest.raises(tg.ConfigError, match="models 'tpu': unknown; expected one of pytorch-cpu"):
+    with pytest.raises(tg.ConfigError, match="models: expected one of pytorch-cpu"):
         load_models("tpu")
-    with pytest.raises(tg.ConfigError, match="kind 'gru': unknown"):
+    with pytest.raises(tg.ConfigError, match="kind: expected one of"):
         measured_layers("gru")

@@ -1,6 +1,8 @@
-"""The command ``tpugraphs``: one file per command, each with HELP, EXAMPLE, add_arguments and run.
+"""The command ``tpugraphs``: one file per command.
 
-A folder holds commands below one name: HELP, EXAMPLE and COMMANDS in its ``__init__.py``, and files.
+A file with `run` is a command. Its docstring is the help: what the command does, and examples after an empty
+line. `add_arguments` declares the options; `run` returns the exit code, or None for 0. A folder holds
+commands below one name; its COMMANDS says which come first in the help, and in which order.
 
 Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 """
@@ -13,15 +15,17 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import re
 import shlex
 import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from types import ModuleType
 from typing import Any, NoReturn
 
-from tpugraphs.cli import common
+from tpugraphs.cli import common, completion
 from tpugraphs.errors import ConfigError, Error, RecipeError, printable
 from tpugraphs.system import progress
 
@@ -38,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, left = super().parse_known_args(args, namespace)
-        if left:  # of a command: said here, its own parser knows its options
+        if left:  # refused here: the parser of the command knows its own options
             options = [name for action in self._actions for name in action.option_strings]
             near = difflib.get_close_matches(left[0].partition("=")[0], options, n=1, cutoff=0.8)
             self.error(
@@ -63,33 +67,36 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Start with: tpugraphs demo",
     )
     parser.add_argument("--version", action="version", version=f"tpugraphs {__version__}")
-    _add_commands(parser, COMMANDS)
+    _add_commands(parser, sys.modules[__name__])
     return parser
 
 
-def _add_commands(parser: argparse.ArgumentParser, names: Sequence[str], within: Sequence[str] = ()) -> None:
-    """Add commands, those of a folder below its name."""
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for name in names:
-        path = (*within, name)
-        module: Any = importlib.import_module(".".join(("tpugraphs.cli", *path)))
-        command = commands.add_parser(
+def commands(folder: ModuleType) -> dict[str, Any]:
+    """Return the commands of a folder by name: files with `run`, and folders."""
+    files = [file.name for file in pkgutil.iter_modules(folder.__path__)]
+    names = dict.fromkeys([*folder.COMMANDS, *files])
+    modules = {name: importlib.import_module(f"{folder.__name__}.{name}") for name in names}
+    return {name: one for name, one in modules.items() if hasattr(one, "run") or hasattr(one, "COMMANDS")}
+
+
+def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType) -> None:
+    """Add the commands of a folder to a parser, and those of its folders below them."""
+    below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for name, module in commands(folder).items():
+        meaning, _, examples = (module.__doc__ or "").strip().partition("\n\n")
+        command = below.add_parser(
             name,
-            help=module.HELP,
-            description=module.HELP[0].upper() + module.HELP[1:] + ".",
-            epilog=f"example:\n  {module.EXAMPLE}",
+            help=meaning[:1].lower() + meaning[1:].rstrip("."),
+            description=meaning,
+            epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if hasattr(module, "COMMANDS"):
-            _add_commands(command, module.COMMANDS, path)
+            _add_commands(command, module)
             continue
         module.add_arguments(command)
-        common.option(command, "--json", "print the result as JSON, and nothing else")
-        common.option(command, "--quiet", "print results, warnings and errors only: no progress, no remarks")
-        meaning = "use N threads (default: all allowed)"
-        common.option(command, "--threads N", meaning, type=common.whole(1, 4096))
-        common.option(command, "--debug", "show the traceback of an error")
-        command.set_defaults(run=module.run, command=" ".join(path))
+        common.add_output(command)
+        command.set_defaults(run=module.run, command=command.prog.partition(" ")[2])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command; errors of its output alone come out."""
     parser = _parser()
+    if completion.ASKED in os.environ:
+        completion.answer(parser)
     try:
         args = parser.parse_args(argv)
         args.line = shlex.join(["tpugraphs", *(sys.argv[1:] if argv is None else argv)])
@@ -139,10 +148,9 @@ def _run(argv: Sequence[str] | None) -> int:
             _core.set_num_threads(args.threads)
         silent = progress.quiet() if args.quiet or args.json else nullcontext()
         with silent, warnings.catch_warnings():
-            for told in ("interrupted after step", ".* left out of the fit"):  # elsewhere
-                warnings.filterwarnings("ignore", message=told)
-            code: int = args.run(args)
-            return code
+            for shown_elsewhere in ("interrupted after step", ".* left out of the fit"):
+                warnings.filterwarnings("ignore", message=shown_elsewhere)
+            return args.run(args) or 0
     except KeyboardInterrupt as stop:
         print("\n" + _line(f"tpugraphs {args.command}: interrupted {stop}"), file=sys.stderr)
         return 130

@@ -1,4 +1,8 @@
-"""``tpugraphs audit``: which measurements can be trusted."""
+"""Look through measured graphs: duplicates, noise, level shifts, files to leave out.
+
+example:
+  tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-
-HELP = "look through measured graphs: duplicates, noise, level shifts, files to leave out"
-EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt"
+from tpugraphs.cli.common import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,16 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         meaning="an .npz file, pack or .pb file of HLO, a directory (with all below it), sample:NAME, or "
         "COLLECTION[/SPLIT] below --root",
     )
-    common.option(parser, "--all", "list graphs without findings, too")
-    common.option(
-        parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE; - prints it"
-    )
+    option(parser, "--all", "list graphs without findings, too")
+    option(parser, "--write-exclude FILE", "write what to leave out, for --exclude @FILE; - prints it")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a file cannot be read, after all have been looked at."""
-    common.check_writable(args.write_exclude)
-    common.is_stdout(args, args.write_exclude)
+    common.to_stdout(args, args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
     result = tg.audit(sources, exclude=common.patterns(args))
     if args.write_exclude is not None:
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
-    """Turn a word of the command line into what `audit` takes."""
+    """Return what `audit` takes for a word of the command line."""
     if spec.startswith("sample:"):
         return tg.data.sample(spec.removeprefix("sample:"))
     found = common.collection_split(spec)

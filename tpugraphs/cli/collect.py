@@ -1,4 +1,9 @@
-"""``tpugraphs collect``: measure configurations of JAX programs on this machine."""
+"""Measure compiler configurations of a JAX program, or of the zoo of programs, on this machine.
+
+example:
+  tpugraphs collect --zoo --out ~/data/tpugraphs
+  tpugraphs collect model.py:build --out model.npz
+"""
 
 from __future__ import annotations
 
@@ -9,45 +14,36 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
-HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
-EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
 SPACES = ("options", "transpose", "constraint", "combined")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     meaning = "Python file and a function in it that takes nothing and returns (fn, args)"
-    common.option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
-    common.option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
+    option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
+    option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
     meaning = "file for the graph (.npz or .tgpack); with --zoo, the root of the collection"
-    common.option(parser, "--out PATH", meaning, required=True)
-    common.option(
-        parser,
-        "--space",
-        "what is varied: options of the compiler, layouts as transpositions or as constraints, or "
-        "options and transpositions (default: %(default)s)",
-        choices=SPACES,
-        default="options",
+    option(parser, "--out PATH", meaning, required=True)
+    meaning = (
+        "what is varied: options of the compiler, layouts as transpositions or as constraints, or options "
+        "and transpositions"
     )
-    common.option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
-    sizes = "of the zoo, only the first N sizes of each family"
-    common.option(parser, "--sizes N", sizes, type=common.whole(1))
-    configs = "configurations of each program (default: %(default)s)"
-    common.option(parser, "--configs N", configs, type=common.whole(2), default=128)
-    rounds = "measurements of each configuration (default: %(default)s)"
-    common.option(parser, "--rounds N", rounds, type=common.whole(2), default=12)
-    passes = (
-        "times that a measurement goes through all configurations; the fastest counts (default: %(default)s)"
-    )
-    common.option(parser, "--passes N", passes, type=common.whole(1), default=3)
+    option(parser, "--space", meaning, choices=SPACES, default=SPACES[0])
+    option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
+    option(parser, "--sizes N", "of the zoo, only the first N sizes of each family", type=whole(1))
+    option(parser, "--configs N", "configurations of each program", type=whole(2), default=128)
+    option(parser, "--rounds N", "measurements of each configuration", type=whole(2), default=12)
+    meaning = "times that a measurement goes through all configurations; the fastest counts"
+    option(parser, "--passes N", meaning, type=whole(1), default=3)
     common.add_seed(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Measure; what is there already is not measured again. 1 if a program of the zoo could not be."""
+def run(args: argparse.Namespace) -> int | None:
+    """Measure what is not there yet; return 1 if a program of the zoo could not be measured."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
     how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
@@ -60,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
     common.remark(args, _line(graph))
     common.emit(args, _result(graph))
-    return 0
+    return None
 
 
 def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.texts import read_whole
 from tpugraphs.system.words import json_text
@@ -30,18 +31,20 @@ DATA_HELP = (
     "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
-
-NORMALIZE = ("none", "minmax", "rank")
+EXCLUDE_HELP = (
+    "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements are known "
+    "to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them; repeatable"
+)
 REPEATED: dict[str, Any] = {"action": "append", "default": []}  # of an option that may be given several times
 
 
 def default_root() -> str:
-    """Where collections are looked for without --root."""
+    """Return the folder where collections are looked for without --root."""
     return os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs")
 
 
 def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
-    """Make the `type` of an option that takes a whole number of `least` to `most`."""
+    """Make the `type` of an option that takes a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:
         try:
@@ -57,13 +60,26 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
 
 
 def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
-    """Add an option to a parser or group as its usage reads: ``"--out FILE"``; ``"--all"`` is a switch."""
+    """Add an option to a parser or group as its usage reads: ``"--out FILE"``; ``"--all"`` is a switch.
+
+    The help shows a default, unless `meaning` says what happens without the option.
+    """
     name, _, metavar = usage.partition(" ")
     if metavar:
         how["metavar"] = metavar
     elif not how:
         how["action"] = "store_true"
+    if how.get("default") not in (None, []) and "default" not in meaning:
+        meaning += " (default: %(default)s)"
     to.add_argument(name, help=meaning, **how)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command."""
+    option(parser, "--json", "print the result as JSON, and nothing else")
+    option(parser, "--quiet", "print results, warnings and errors only: no progress, no remarks")
+    option(parser, "--threads N", "use N threads (default: all allowed)", type=whole(1, 4096))
+    option(parser, "--debug", "show the traceback of an error")
 
 
 def add_data(
@@ -73,14 +89,7 @@ def add_data(
     meaning = meaning or DATA_HELP + (f"; a collection means its {split} split" if split else "")
     option(parser, f"{name} DATA", meaning, **{"nargs": "+", **how})
     add_root(parser, "directory of the downloaded collections")
-    option(
-        parser,
-        "--exclude PATTERN",
-        "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
-        "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them; "
-        "repeatable",
-        **REPEATED,
-    )
+    option(parser, "--exclude PATTERN", EXCLUDE_HELP, **REPEATED)
 
 
 def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -89,18 +98,50 @@ def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
     option(parser, "--root DIR", meaning, default=default_root())
 
 
-def add_seed(parser: argparse.ArgumentParser, meaning: str = "") -> None:
+def add_seed(parser: argparse.ArgumentParser, meaning: str = "of all that is random") -> None:
     """Add --seed."""
-    meaning = f"{meaning} (default: %(default)s)" if meaning else "default: %(default)s"
     option(parser, "--seed", meaning, type=whole(0, 2**63 - 1), default=0)
+
+
+def add_recipe_fields(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add --preset and --set, which give the fields of a recipe; see `parse_fields`."""
+    option(parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu")
+    option(parser, "--set FIELD=VALUE", f"{meaning}; repeatable", **REPEATED)
 
 
 def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> None:
     """Add --precision, of matrix products."""
-    default = "%(default)s" if training else "what the ranker was trained with"
-    meaning = f"of the operands of matrix products (default: {default})"
-    how = {"choices": ("f32", "bf16"), "default": "f32"} if training else {"choices": ("f32", "bf16", "int8")}
-    option(parser, "--precision", meaning, **how)
+    meaning = "of the operands of matrix products"
+    if training:
+        option(parser, "--precision", meaning, choices=("f32", "bf16"), default="f32")
+    else:
+        meaning += " (default: what the ranker was trained with)"
+        option(parser, "--precision", meaning, choices=("f32", "bf16", "int8"))
+
+
+def add_tta(parser: argparse.ArgumentParser) -> None:
+    """Add --tta."""
+    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
+    option(parser, "--tta K", meaning, type=whole(0, 10_000), default=0)
+
+
+def add_normalize(to: Any, default: str) -> None:
+    """Add --normalize, see `check_normalize`."""
+    meaning = "what is done to the scores before their mean: none, minmax (scaled to 0..1) or rank (places)"
+    option(to, "--normalize HOW", f"{meaning}; default: {default}")
+
+
+def normalizations() -> tuple[str, ...]:
+    """Return what --normalize can be."""
+    from tpugraphs.ranker.ensemble import NORMALIZE
+
+    return NORMALIZE
+
+
+def check_normalize(args: argparse.Namespace) -> None:
+    """Refuse another --normalize, before the work."""
+    if args.normalize is not None:
+        check_choice("--normalize", args.normalize, normalizations())
 
 
 def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optional: bool = False) -> None:
@@ -108,16 +149,9 @@ def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optio
     meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
     option(parser, f"ranker {usage}", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")
-    option(
-        group,
-        "--normalize",
-        "before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as the "
-        "ensemble was made)",
-        choices=NORMALIZE,
-    )
+    add_normalize(group, "none, or as the ensemble was made")
     option(group, "--weights W,W,...", "of the mean, one each (default: equal)")
-    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
-    option(parser, "--tta K", meaning, type=whole(0, 10_000), default=0)
+    add_tta(parser)
 
 
 def open_rankers(args: argparse.Namespace) -> Any:
@@ -132,13 +166,12 @@ def open_rankers(args: argparse.Namespace) -> Any:
     while args.data and args.data[0].endswith(".safetensors"):
         paths.append(args.data.pop(0))
     if not args.data:
-        raise ConfigError("give the graphs after the rankers, for example layout:xla:random")
-    weights = None
-    if args.weights is not None:
-        try:
-            weights = [float(weight) for weight in args.weights.split(",")]
-        except ValueError:
-            raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
+        raise ConfigError("give the graphs to rank after the rankers, for example layout:xla:random")
+    check_normalize(args)
+    try:
+        weights = None if args.weights is None else [float(weight) for weight in args.weights.split(",")]
+    except ValueError:
+        raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
     return tg.ensemble.open_rankers(paths, weights, args.normalize)
 
 
@@ -219,7 +252,7 @@ def patterns(args: argparse.Namespace) -> list[str]:
 
 
 def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
-    """Values of ``--set field=value``: Python literals, or else text.
+    """Read ``--set field=value``: values are Python literals, or else text.
 
     Raises
     ------
@@ -260,15 +293,18 @@ def stdin(args: argparse.Namespace, path: Any) -> Any:
     return sys.stdin.buffer
 
 
-def is_stdout(args: argparse.Namespace, path: str | None) -> bool:
-    """Return whether an output is standard output, ``-``; what is said then goes to stderr.
+def to_stdout(args: argparse.Namespace, path: str | None) -> bool:
+    """Return whether an output is standard output, ``-``; then people read on stderr.
 
     Raises
     ------
     ConfigError
         The JSON of the result would go there, too.
+    OSError
+        The output is a file that cannot be written, see `check_writable`.
     """
     if path != STREAM:
+        check_writable(path)
         return False
     if args.json:
         raise ConfigError("-: --json prints the result on standard output, too; write to a file")
@@ -312,7 +348,7 @@ def emit(args: argparse.Namespace, result: Any) -> None:
 
 
 def error_fields(error: BaseException) -> dict[str, str | None]:
-    """File, field, found and expected of an error, None where it has none."""
+    """Return file, field, found and expected of an error, None where it has none."""
     return {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
 
 
@@ -363,10 +399,10 @@ def check_writable(path: str | None) -> None:
     """Refuse an output file whose directory does not exist, before the long work rather than after it."""
     if path is None or path == STREAM:
         return
-    folder = Path(path).expanduser().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(2, "no such directory to write to", str(folder))
-    if Path(path).expanduser().is_dir():
+    file = Path(path).expanduser()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(2, "no such directory to write to", str(file.parent))
+    if file.is_dir():
         raise IsADirectoryError(21, "is a directory", path)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(13, os.strerror(13), str(folder))
+    if not os.access(file.parent, os.W_OK):
+        raise PermissionError(13, os.strerror(13), str(file.parent))

@@ -1,4 +1,9 @@
-"""``tpugraphs compare``: train several recipes with several seeds, and judge them alike."""
+"""Train several recipes with several seeds, and show what each reaches.
+
+example:
+  tpugraphs compare layout:xla:cpu --trials trials --out layout-cpu
+  tpugraphs compare sample:alexnet --recipes first-layout second-xla --subset 1000 --trials trials
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
@@ -16,11 +22,6 @@ if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
     from tpugraphs.ranker.folds import Fold
 
-HELP = "train several recipes with several seeds, and show what each reaches"
-EXAMPLE = (
-    "tpugraphs compare layout:xla:cpu --trials trials --out layout-cpu\n"
-    "  tpugraphs compare sample:alexnet --recipes first-layout second-xla --subset 1000 --trials trials"
-)
 
 _HOLD_OUT = ("splits", "graphs", "configs")
 
@@ -29,32 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, name="data")
     names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
-    common.option(parser, "--recipes RECIPE", names, nargs="+")
-    common.option(
-        parser,
-        "--hold-out",
+    option(parser, "--recipes RECIPE", names, nargs="+")
+    meaning = (
         "judge on the test split of a collection; on graphs never seen, each in turn; or on configurations "
-        "never seen of known graphs (default: the first for collections, the last for a single graph)",
-        choices=_HOLD_OUT,
+        "never seen of known graphs (default: the first for collections, the last for a single graph)"
     )
-    common.option(parser, "--folds N", "divide the graphs or configurations N times", type=common.whole(1))
+    option(parser, "--hold-out", meaning, choices=_HOLD_OUT)
+    option(parser, "--folds N", "divide the graphs or configurations N times", type=whole(1))
     meaning = "with --hold-out graphs: judge graphs of at least N configurations only"
-    common.option(parser, "--least N", meaning, type=common.whole(0))
+    option(parser, "--least N", meaning, type=whole(0))
     meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
-    common.option(parser, "--subset N", meaning, type=common.whole(2))
-    common.option(parser, "--seeds N", "default: %(default)s", type=common.whole(1, 1000), default=3)
-    common.option(
-        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
-    )
-    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
-    common.option(parser, "--tta K", meaning, type=common.whole(0, 10_000), default=0)
-    common.option(parser, "--set FIELD=VALUE", "a field of all recipes that have it", **common.REPEATED)
-    meaning = "keep finished trainings here; the same command takes them from there"
-    common.option(parser, "--trials DIR", meaning)
-    common.option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
+    option(parser, "--subset N", meaning, type=whole(2))
+    option(parser, "--seeds N", "trainings of each recipe", type=whole(1, 1000), default=3)
+    common.add_recipe_fields(parser, "a field of all recipes that have it")
+    common.add_tta(parser)
+    option(parser, "--trials DIR", "keep finished trainings here; the same command takes them from there")
+    option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train what is not done yet, and print the table."""
     if args.out is not None:
         common.check_writable(f"{args.out}.md")
@@ -74,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     common.say(args, comparison.table())
     if args.out is not None:
         common.remark(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
-    return 0
 
 
 def _heading(args: argparse.Namespace) -> str:
@@ -89,7 +82,7 @@ def _heading(args: argparse.Namespace) -> str:
 
 
 def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
-    """Names, or pairs of a name and the fields of a variant."""
+    """Return names of recipes, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
         published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
         return [one for name in sorted({*tg.list_recipes(graph.kind), *published}) for one in _variants(name)]
@@ -101,7 +94,7 @@ def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
 
 
 def _variants(name: str) -> list[Any]:
-    """Every published variant of a recipe; the recipe alone if it has none."""
+    """Return every published variant of a recipe; the recipe alone if it has none."""
     field = tg.recipes.get_recipe(name).describe()["options"].get("variant")
     return [(name, {"variant": one}) for one in field["choices"]] if field else [name]
 

@@ -1,4 +1,9 @@
-"""``tpugraphs demo``: the whole way on measurements of our own, from graphs to a submission."""
+"""Train on measured compile options of small programs and judge the ranker on programs it has not seen.
+
+example:
+  tpugraphs demo --out demo_out
+  tpugraphs demo --live
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,8 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.system.words import counted
-
-HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
-EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
 
 COLLECTION = "options:xla:cpu"
 RECIPE = "graph-config"
@@ -33,23 +36,21 @@ _NEXT = """Next:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
-    common.option(parser, "--quick", "a few steps of the network only: it learns little")
-    common.option(parser, "--live", "measure a small program on this machine, too, and rank its options")
-    common.option(
-        parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=common.whole(1)
-    )
+    option(parser, "--out DIR", "where to write", default="demo_out")
+    option(parser, "--quick", "a few steps of the network only: it learns little")
+    option(parser, "--live", "measure a small program on this machine, too, and rank its options")
+    option(parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=whole(1))
     common.add_seed(parser, "of weights and samples")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train, judge, draw, submit; with --live rank a program that is measured now."""
     from tpugraphs.ranker.scorer import scoring
 
     start = time.perf_counter()
     folder = Path(args.out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    live = _measure(args) if args.live else []  # first: what is missing for it is said at once
+    live = _measure(args) if args.live else []  # first: it may need what is missing
     data = tg.open_collection(COLLECTION)
     known, unseen = [*data.train, *data.valid], list(data.test)
     common.remark(
@@ -73,12 +74,12 @@ def run(args: argparse.Namespace) -> int:
         "random": _random,
     }
     report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
-    common.say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_told(unseen)}\n")
+    common.say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_ceiling(unseen)}\n")
     files = _write(folder, ranker, report, unseen)
     result = {**report.to_dict(), "steps": steps}
     if live:
         judged = tg.evaluation.evaluate(scorers, live, seed=args.seed)
-        common.say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_told(live)}\n")
+        common.say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_ceiling(live)}\n")
         files |= {str(folder / "live.npz"): "what was measured now"}
         result["live"] = judged.to_dict()
     for path, what in files.items():
@@ -86,16 +87,15 @@ def run(args: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     common.remark(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
     common.emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
-    return 0
 
 
 def _random(graph: Any) -> Any:
-    """Scores of a random order, another one for each program."""
+    """Return scores of a random order, another one for each program."""
     return tg.baselines.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 
 
-def _told(graphs: Sequence[Any]) -> str:
-    """Say what XLA's own choice costs, and what a ranking can reach."""
+def _ceiling(graphs: Sequence[Any]) -> str:
+    """Return a sentence: what XLA's own choice costs, and what a ranking can reach."""
     costs = [100 * (float(graph.runtime[0]) / graph.runtime[graph.ran].min() - 1) for graph in graphs]
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
     return (

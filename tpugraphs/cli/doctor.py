@@ -1,4 +1,8 @@
-"""``tpugraphs doctor``: what the installation found on this machine."""
+"""Show versions, processor, instruction set, threads and memory, and what looks wrong.
+
+example:
+  tpugraphs doctor --json
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,6 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.system import machine
 
-HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
-EXAMPLE = "tpugraphs doctor --json"
 _CGROUP = "/sys/fs/cgroup"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -51,7 +53,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": machine.processor(),
     }
-    for package in ("numpy", "safetensors", "tqdm", "matplotlib"):
+    for package in ("numpy", "safetensors", "tqdm", "matplotlib", "argcomplete"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -80,14 +82,16 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     level, levels = _core.get_isa(), _core.isa_levels()
     threads = _core.get_num_threads()
     source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
+    own, rounded = (
+        "by the processor's own instruction",
+        "rounded, then multiplied as float32: no faster than f32",
+    )
     facts = {
         "core": "ok",
         "core_import_ms": round(took * 1e3, 1),
         "instruction_set": level,
         "instruction_sets_available": ", ".join(levels),
-        "bf16_products": "by the processor's own instruction"
-        if level == "avx512_bf16"
-        else "rounded, then multiplied as float32: no faster than f32",
+        "bf16_products": own if level == "avx512_bf16" else rounded,
         "threads": f"{threads} ({source or 'processors this process may use, within its quota'})",
     }
     if level != levels[0]:
@@ -95,29 +99,26 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     if level == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
     if threads == 1 and (os.cpu_count() or 1) > 1:
-        hints.append(
-            f"only 1 thread of {os.cpu_count()} processors is used ({source or 'affinity or quota'})"
-        )
+        why = source or "affinity or quota"
+        hints.append(f"only 1 thread of {os.cpu_count()} processors is used ({why})")
     return facts
 
 
 def _count(variable: str) -> int:
-    """Threads asked for by an environment variable, 0 if it is not set or says nothing usable."""
+    """Return the threads that an environment variable asks for, 0 if it is not set or no such number."""
     text = os.environ.get(variable, "").split(",")[0].strip()
     return int(text) if text.isdigit() and 1 <= int(text) <= 4096 else 0
 
 
 def _limits() -> dict[str, Any]:
     folders = _cgroup_folders()
-    shares = [machine.read_text(f"{folder}/cpu.max") or "max" for folder in folders]
-    version_1 = [f"{_CGROUP}/cpu/cpu.cfs_{name}_us" for name in ("quota", "period")]
-    old = [machine.read_text(path) for path in version_1]
-    shares.append(f"{old[0] or 'max'} {old[1] or 100_000}")
-    quotas = [share.partition(" ")[::2] for share in shares]
-    processors = [int(quota) / int(period) for quota, period in quotas if quota.isdigit()]
-    texts = [machine.read_text(f"{folder}/memory.max") for folder in folders]
-    texts.append(machine.read_text(f"{_CGROUP}/memory/memory.limit_in_bytes"))
-    limits = [int(text) for text in texts if text and text.isdigit() and int(text) < 1 << 60]
+    quota, period = (machine.read_text(f"{_CGROUP}/cpu/cpu.cfs_{what}_us") for what in ("quota", "period"))
+    shares = [f"{quota} {period}", *(machine.read_text(f"{folder}/cpu.max") or "" for folder in folders)]
+    quotas = [found for share in shares if (found := re.fullmatch(r"(\d+) (\d+)", share))]
+    processors = [int(found[1]) / int(found[2]) for found in quotas]
+    files = [f"{_CGROUP}/memory/memory.limit_in_bytes", *(f"{folder}/memory.max" for folder in folders)]
+    texts = [machine.read_text(file) or "" for file in files]
+    limits = [int(text) for text in texts if text.isdigit() and int(text) < 1 << 60]
     total, free = machine.memory_gib("MemTotal"), machine.memory_gib("MemAvailable")
     return {
         "processors": os.cpu_count(),
@@ -130,7 +131,7 @@ def _limits() -> dict[str, Any]:
 
 
 def _cgroup_folders() -> list[str]:
-    """Folders of this process's control group (version 2), innermost first."""
+    """Return the folders of this process's control group (version 2), innermost first."""
     found = re.search("^0::(.*)", machine.read_text("/proc/self/cgroup") or "", re.M)
     inner = Path(_CGROUP, found[1].strip("/") if found else "")
     return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

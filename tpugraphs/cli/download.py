@@ -1,49 +1,40 @@
-"""``tpugraphs download``: the published collections and times of layers, as commands or right away."""
+"""Show where the published collections and times of layers are, or download them.
+
+example:
+  tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run
+  tpugraphs download layer-times ~/data/layers --run
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
-HELP = "show where the published collections and times of layers are, or download them"
-EXAMPLE = (
-    "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run\n"
-    "  tpugraphs download layer-times ~/data/layers --run"
-)
 LAYERS = "layer-times"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(
-        parser,
-        "collection COLLECTION",
-        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
-        f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)",
-        nargs="*",
-    )
-    common.add_root(parser, "where to put them")
-    common.option(
-        parser,
-        "--source",
-        "archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
-        choices=("official", "kaggle"),
-        default="official",
-    )
-    meaning = "download and unpack now; after an interruption the same command resumes"
-    common.option(parser, "--run", meaning, dest="now", action="store_true")
-    common.option(parser, "--keep", "with --run: keep what was published, in DIR/.download")
     meaning = (
-        "folder of the archives, instead of the published one; of layer times, in place of GitHub's files"
+        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
+        f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)"
     )
-    common.option(parser, "--url URL", meaning)
+    option(parser, "collection COLLECTION", meaning, nargs="*")
+    common.add_root(parser, "where to put them")
+    meaning = "archives of the authors, or the Kaggle competition (needs an account)"
+    option(parser, "--source", meaning, choices=("official", "kaggle"), default="official")
+    meaning = "download and unpack now; after an interruption the same command resumes"
+    option(parser, "--run", meaning, dest="now", action="store_true")
+    option(parser, "--keep", "with --run: keep what was published, in DIR/.download")
+    meaning = "folder of the archives, instead of the published one; for layer times, instead of GitHub"
+    option(parser, "--url URL", meaning)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
 
@@ -57,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, "\n".join(lines))
         if args.source == "official":
             common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
-        return 0
+        return
     if args.source == "kaggle":
         raise ConfigError(
             "--run downloads the archives of the authors; Kaggle needs your account: leave out --run and run "
@@ -71,10 +62,9 @@ def run(args: argparse.Namespace) -> int:
         common.remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
     common.remark(args, f"next: tpugraphs audit {what}")
-    return 0
 
 
-def _layer_times(args: argparse.Namespace) -> int:
+def _layer_times(args: argparse.Namespace) -> None:
     """List the public tables of layers, or download them."""
     from tpugraphs.download import layer_times
 
@@ -82,18 +72,17 @@ def _layer_times(args: argparse.Namespace) -> int:
         raise ConfigError(f"{LAYERS}: give the folder that they go to, for example {LAYERS} ~/data/layers")
     folder, what = args.collection[1], args.collection[2:]
     if not args.now:
-        told: list[dict[str, Any]] = [
-            {"table": one.name, "files": len(one.parts), "bytes": one.size, "source": one.source}
-            for one in layer_times.tables(what)
-        ]
-        for line in told:
-            size = f"{counted(line['files'], 'file')}, {counted(line['bytes'], 'byte')}"
-            common.say(args, f"{line['table']}: {size}, of {line['source']}")
+        tables = []
+        for one in layer_times.tables(what):
+            files = len(one.parts)
+            tables.append({"table": one.name, "files": files, "bytes": one.size, "source": one.source})
+            size = f"{counted(files, 'file')}, {counted(one.size, 'byte')}"
+            common.say(args, f"{one.name}: {size}, of {one.source}")
         common.remark(
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )
-        common.emit(args, {"tables": told, "pickled": layer_times.PICKLED})
-        return 0
+        common.emit(args, {"tables": tables, "pickled": layer_times.PICKLED})
+        return
     url = {} if args.url is None else {"url": args.url}
     results = layer_times.run(folder, what, keep=args.keep, **url)
     for result in results:
@@ -101,4 +90,3 @@ def _layer_times(args: argparse.Namespace) -> int:
     if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
         common.remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
     common.emit(args, results)
-    return 0

@@ -1,4 +1,8 @@
-"""``tpugraphs evaluate``: how well a ranker ranks measured graphs."""
+"""Judge a ranker on measured graphs.
+
+example:
+  tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
 
@@ -17,48 +22,34 @@ if TYPE_CHECKING:
 
 _TOP = 5  # tile graphs are judged by the best of this many, as in the competition
 
-HELP = "judge a ranker on measured graphs"
-EXAMPLE = (
-    "tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, usage="RANKER|RECIPE")
-    common.option(
-        parser, "--out FILE", f"also write the report, which is printed in any case: {' '.join(SUFFIXES)}"
+    option(parser, "--out FILE", f"also write the report, which is printed in any case: {' '.join(SUFFIXES)}")
+    option(parser, "--random", "judge a random order as well")
+    meaning = (
+        "judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile graphs), "
+        "by the published metrics only"
     )
-    common.option(parser, "--random", "judge a random order as well")
-    common.option(
-        parser,
-        "--official",
-        "judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
-        "graphs), by the published metrics only",
-    )
-    common.option(
-        parser,
-        "--leave-out",
+    option(parser, "--official", meaning)
+    meaning = (
         "judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
-        "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
+        "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe"
     )
-    common.option(
-        parser,
-        "--folds N",
-        "the same by cross-validation: a new ranker for each of N parts of the graphs",
-        type=common.whole(2),
-    )
+    option(parser, "--leave-out", meaning)
+    meaning = "the same by cross-validation: a new ranker for each of N parts of the graphs"
+    option(parser, "--folds N", meaning, type=whole(2))
     meaning = "with --folds: keep graphs of one family (by name, as resnet or bert) in one part"
-    common.option(parser, "--by-family", meaning)
-    meaning = "with --leave-out or --folds: steps of each training"
-    common.option(parser, "--steps N", meaning, type=common.whole(1))
-    common.option(parser, "--members", "show every ranker of an ensemble, too")
+    option(parser, "--by-family", meaning)
+    option(parser, "--steps N", "with --leave-out or --folds: steps of each training", type=whole(1))
+    option(parser, "--members", "show every ranker of an ensemble, too")
     common.add_seed(parser, "of the bootstrap")
     common.add_precision(parser)
     common.add_data(parser, "valid")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the report."""
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
@@ -82,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, report.at_least(_TOP + 1).table(per_graph=False))
     if args.out is not None:
         common.remark(args, f"wrote {args.out}")
-    return 0
 
 
 def _leave_out(args: argparse.Namespace) -> Report:

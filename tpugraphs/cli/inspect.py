@@ -1,4 +1,8 @@
-"""``tpugraphs inspect``: what is in a file, checked completely."""
+"""Check graphs completely and show what is in them.
+
+example:
+  tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,6 @@ import argparse
 from tpugraphs.cli import common
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import counted
-
-HELP = "check graphs completely and show what is in them"
-EXAMPLE = "tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

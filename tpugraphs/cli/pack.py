@@ -1,4 +1,8 @@
-"""``tpugraphs pack``: memory-mapped packs of a tree of .npz and .pb files."""
+"""Turn .npz files into packs, which open at once and are read config by config.
+
+example:
+  tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,19 @@ import dataclasses
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-
-HELP = "turn .npz files into packs, which open at once and are read config by config"
-EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
+from tpugraphs.cli.common import option, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
-    common.option(parser, "--out DIR", "put the tree of packs there, not next to the files")
-    meaning = "files at a time (default: number of threads)"
-    common.option(parser, "--jobs N", meaning, type=common.whole(1, 4096))
-    common.option(parser, "--verify", "also read all packs back and compare checksums")
+    option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
+    option(parser, "--out DIR", "put the tree of packs there, not next to the files")
+    option(parser, "--jobs N", "files at a time (default: number of threads)", type=whole(1, 4096))
+    option(parser, "--verify", "also read all packs back and compare checksums")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Pack; 1 if a file could not be, after all the others have been."""
+    """Pack all files; return 1 if some could not be packed."""
     report = tg.packs.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")

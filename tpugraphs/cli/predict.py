@@ -1,4 +1,9 @@
-"""``tpugraphs predict``: scores of every configuration."""
+"""Score the configurations of graphs; smaller is predicted faster.
+
+example:
+  tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv
+  tpugraphs predict ranker.safetensors graph.npz --out - | sort -t, -k3n | head
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,6 @@ from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import tracked
 from tpugraphs.system.words import counted
 
-HELP = "score the configurations of graphs; smaller is predicted faster"
-EXAMPLE = (
-    "tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv\n"
-    "  tpugraphs predict ranker.safetensors graph.npz --out - | sort -t, -k3n | head"
-)
 _SHOWN = 10
 
 
@@ -34,12 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_data(parser, "test")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Score, and print or write."""
     import numpy as np
 
-    common.check_writable(args.out)
-    suffix = ".csv" if common.is_stdout(args, args.out) else Path(args.out).suffix if args.out else None
+    suffix = ".csv" if common.to_stdout(args, args.out) else Path(args.out).suffix if args.out else None
     if suffix not in (None, ".csv", ".npy"):
         raise ConfigError(f"--out {args.out}: use .csv, .npy or -")
     ranker = common.open_rankers(args)
@@ -59,22 +58,21 @@ def run(args: argparse.Namespace) -> int:
             elif suffix == ".npy":
                 _write_npy(args.out, scores)
             if args.out != common.STREAM:
-                _tell(args, graph.name, scores, order)
+                _show(args, graph.name, scores, order)
             if args.json:
                 lists = {"scores": scores.tolist(), "order": order.tolist()}
                 results.append(result | ({"out": args.out} if args.out else lists))
     if args.out is not None:
         common.remark(args, f"wrote scores of {counted(len(graphs), 'graph')} to {args.out}")
     common.emit(args, results)
-    return 0
 
 
-def _tell(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:
+def _show(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:
     """Print the configurations that are predicted fastest: the result, unless that is a file."""
-    tell = common.say if args.out is None else common.remark
-    tell(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
+    show = common.say if args.out is None else common.remark
+    show(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
     best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
-    tell(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
+    show(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
 
 
 def _write_npy(path: str, scores: Any) -> None:

@@ -1,4 +1,8 @@
-"""``tpugraphs recipes``: what can be trained."""
+"""List the recipes, or what one does: its fields, losses and optimizer.
+
+example:
+  tpugraphs recipes first-layout
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 
-HELP = "list the recipes, or what one does: its fields, losses and optimizer"
-EXAMPLE = "tpugraphs recipes first-layout"
 _WIDTH = 100
 
 
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """List all recipes, or the fields of one."""
     if args.recipe is None:
         summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}
@@ -28,30 +30,29 @@ def run(args: argparse.Namespace) -> int:
         width = max(map(len, summaries))
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
-        return 0
-    told = tg.recipes.get_recipe(args.recipe).describe()
-    common.emit(args, {**told, "fields": tg.Ranker(args.recipe).get_params()})
-    common.say(args, "\n".join(_lines(told)))
-    return 0
+        return
+    about = tg.recipes.get_recipe(args.recipe).describe()
+    common.emit(args, {**about, "fields": tg.Ranker(args.recipe).get_params()})
+    common.say(args, "\n".join(_lines(about)))
 
 
 _KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    options = told["options"]
+def _lines(about: Mapping[str, Any]) -> Iterator[str]:
+    options = about["options"]
 
     def default(name: str, show: Any = str) -> str:
         return _by_preset(options[name]["default"], show)
 
-    yield f"{told['recipe']}: {told['summary']}"
-    ranks = _KINDS.get(told["kind"], f"{told['kind']} graphs")
-    yield f"Ranks {ranks}." + (f" Source: {told['source']}." if told["source"] else "")
+    yield f"{about['recipe']}: {about['summary']}"
+    ranks = _KINDS.get(about["kind"], f"{about['kind']} graphs")
+    yield f"Ranks {ranks}." + (f" Source: {about['source']}." if about["source"] else "")
     if "optimizer" in options:
-        yield f"\nLosses:     {_by_preset(told['losses'], _terms)}"
+        yield f"\nLosses:     {_by_preset(about['losses'], _terms)}"
         yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"
         yield f"Schedule:   {default('schedule')}"
-        yield f"Groups:     {_by_preset(told['groups'], _terms)}"
+        yield f"Groups:     {_by_preset(about['groups'], _terms)}"
     yield "\nFields, for --set FIELD=VALUE: default; values. Meaning."
     for name, option in options.items():
         yield f"  {name} = {default(name, repr)}; {option['expected']}"
@@ -62,7 +63,7 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_preset(values: Mapping[str, Any], show: Any) -> str:
-    """One value, or that of each preset where they differ."""
+    """Return one value, or that of each preset where they differ."""
     shown = {preset: show(value) for preset, value in values.items()}
     if len(set(shown.values())) == 1:
         return str(next(iter(shown.values())))
@@ -70,7 +71,7 @@ def _by_preset(values: Mapping[str, Any], show: Any) -> str:
 
 
 def _terms(terms: list[dict[str, Any]]) -> str:
-    """Losses, or parameter groups, in words."""
+    """Describe losses, or parameter groups, in words."""
     words = [
         name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
         for name, *rest in (term.items() for term in terms)

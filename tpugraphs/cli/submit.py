@@ -1,4 +1,14 @@
-"""``tpugraphs submit``: write, check, merge and score submission files."""
+r"""Write a submission file, of one or all collections; check, merge or score one.
+
+example:
+  tpugraphs submit --rankers RANKERS --root ~/data/tpugraphs --out submission.csv
+  tpugraphs submit --ranker tile:xla=tile.safetensors --ranker layout:xla:random=random.safetensors \
+      --fill sample_submission.csv --out submission.csv
+  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out xla_random.csv
+  tpugraphs submit --merge xla_random.csv xla_default.csv --out submission.csv
+  tpugraphs submit --validate submission.csv --template sample_submission.csv
+  tpugraphs submit --score valid.csv --root ~/data/tpugraphs --split valid
+"""
 
 from __future__ import annotations
 
@@ -12,6 +22,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system.progress import Progress, tracked
@@ -19,53 +30,32 @@ from tpugraphs.system.words import counted
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
-HELP = "write a submission file, of one or all collections; check, merge or score one"
-EXAMPLE = (
-    "tpugraphs submit --rankers RANKERS --root ~/data/tpugraphs --out submission.csv\n"
-    "  tpugraphs submit --ranker tile:xla=tile.safetensors --ranker layout:xla:random=random.safetensors \\\n"
-    "      --fill sample_submission.csv --out submission.csv\n"
-    "  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out xla_random.csv\n"
-    "  tpugraphs submit --merge xla_random.csv xla_default.csv --out submission.csv\n"
-    "  tpugraphs submit --validate submission.csv --template sample_submission.csv\n"
-    "  tpugraphs submit --score valid.csv --root ~/data/tpugraphs --split valid"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
-    common.option(
-        parser,
-        "--out FILE",
-        "file to write (default: submission.csv); - prints it. One file that is read may be - as well",
-    )
+    meaning = "file to write (default: submission.csv); - prints it. One file that is read may be - as well"
+    option(parser, "--out FILE", meaning)
     meaning = "collection of files that do not lie in one; with --score and no DATA: score only this one"
-    common.option(parser, "--collection COLLECTION", meaning)
+    option(parser, "--collection COLLECTION", meaning)
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
-    common.option(
-        group,
-        "--ranker COLLECTION=FILE",
-        "ranker or ensemble of a collection below --root; several of one rank together; repeatable",
-        dest="for_collection",
-        **common.REPEATED,
-    )
+    meaning = "ranker or ensemble of a collection below --root; several of one rank together; repeatable"
+    option(group, "--ranker COLLECTION=FILE", meaning, dest="for_collection", **common.REPEATED)
     meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
-    common.option(group, "--rankers DIR", meaning)
-    common.option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
+    option(group, "--rankers DIR", meaning)
+    option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
     meaning = "rows of this submission file are taken over and their graphs not ranked again; repeatable"
-    common.option(group, "--keep FILE", meaning, **common.REPEATED)
-    meaning = "rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
-    common.option(group, "--fill FILE", meaning)
-    common.option(parser, "--merge FILE", "put these submission files together", nargs="+")
-    common.option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
-    common.option(parser, "--validate FILE", "check this submission file")
-    common.option(
-        parser,
-        "--template FILE",
-        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
-        "--root, if that is given); with --root, graphs have the number of configs that is found there",
+    option(group, "--keep FILE", meaning, **common.REPEATED)
+    option(group, "--fill FILE", "rows for what no ranker ranks, such as Kaggle's sample_submission.csv")
+    option(parser, "--merge FILE", "put these submission files together", nargs="+")
+    option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
+    option(parser, "--validate FILE", "check this submission file")
+    meaning = (
+        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below --root, "
+        "if that is given); with --root, graphs have the number of configs that is found there"
     )
-    common.option(parser, "--score FILE", "score this file on graphs with known runtimes")
+    option(parser, "--template FILE", meaning)
+    option(parser, "--score FILE", "score this file on graphs with known runtimes")
     common.add_precision(parser)
     common.add_data(parser, "test", nargs="*")
     parser.set_defaults(root=None)  # whether it is given matters to --validate
@@ -91,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
         template = counts if args.template is None else common.stdin(args, args.template)
         return _check(args, common.stdin(args, args.validate), template, counts)
     out = args.out or "submission.csv"
-    common.check_writable(out)
-    written: Any = io.BytesIO() if common.is_stdout(args, out) else out
+    written: Any = io.BytesIO() if common.to_stdout(args, out) else out
     template = common.stdin(args, args.template)
     rankings: Rankings
     if args.merge is not None:
@@ -109,9 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
-    """Ranking and number of configurations by submission ID."""
-    if not args.data:
-        raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
+    """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
     ranker = common.open_rankers(args)
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
@@ -146,7 +133,7 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Sp
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:
-    """Ranker files by collection; --ranker goes before --rankers."""
+    """Return ranker files by collection; --ranker goes before --rankers."""
     given: dict[str, list[str]] = {}
     for assignment in args.for_collection:
         name, equals, path = assignment.partition("=")
@@ -160,7 +147,7 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
-    """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
+    """Return rankings and numbers of configs: of collections with a ranker, of --keep and of --fill."""
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
@@ -190,10 +177,10 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        said = f": {counted(rows, 'row')}" if rows else ""
+        found = f": {counted(rows, 'row')}" if rows else ""
         if name not in rankers:
-            said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
-        common.remark(args, f"{name}{said}")
+            found += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+        common.remark(args, f"{name}{found}")
     return rankings, counts
 
 
@@ -209,7 +196,7 @@ def _save_part(out: str, rankings: Rankings) -> None:
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
-    """Open that split of the collections below --root; says which are not there."""
+    """Open a split of the collections below --root, and warn of those that are not there."""
     exclude = common.patterns(args)
     splits: dict[str, Any] = tg.competition.open_splits(args.root, split, exclude=exclude)
     absent = [name for name in COLLECTIONS if name not in splits]
@@ -234,14 +221,14 @@ def _check(
     file: Any,
     template: Any,
     counts: dict[str, int] | None,
-    tell: Callable[[argparse.Namespace, str], None] = common.say,
+    show: Callable[[argparse.Namespace, str], None] = common.say,
 ) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
     result = tg.submission.validate(file, template, counts)
     problems = [vars(problem) for problem in result.problems]
     common.emit(args, {"file": result.path, "rows": result.rows, "valid": result.ok, "problems": problems})
     if result.ok:
-        tell(args, str(result))
+        show(args, str(result))
     elif common.piped(args):
         common.warn(args, result, "error")
     else:

@@ -1,4 +1,9 @@
-"""``tpugraphs train``: fit a ranker and save it."""
+"""Train a ranker on measured graphs and save it.
+
+example:
+  tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors
+  tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,10 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
-
-HELP = "train a ranker on measured graphs and save it"
-EXAMPLE = (
-    "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors\n"
-    "  tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors"
-)
-
 
 MANY = 10  # graphs that are enough to set whole ones aside for validation
 RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
@@ -26,56 +25,49 @@ RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-confi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, "train", "--data", required=True)
-    common.option(
-        parser,
-        "--valid DATA|SHARE",
-        "graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
-        f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
-        nargs="+",
+    meaning = (
+        "graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 or 0 "
+        f"(default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)"
     )
+    option(parser, "--valid DATA|SHARE", meaning, nargs="+")
     defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
     meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
-    common.option(parser, "--recipe RECIPE", meaning)
-    common.option(
-        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
-    )
-    common.option(parser, "--out FILE", "default: %(default)s", default="ranker.safetensors")
-    common.option(parser, "--steps N", "optimizer steps (default: the recipe's)", type=common.whole(1))
-    common.option(parser, "--epochs N", "passes over the graphs, instead of --steps", type=common.whole(1))
+    option(parser, "--recipe RECIPE", meaning)
+    common.add_recipe_fields(parser, "set a field of the recipe")
+    option(parser, "--out FILE", "file to write", default="ranker.safetensors")
+    option(parser, "--steps N", "optimizer steps (default: the recipe's)", type=whole(1))
+    option(parser, "--epochs N", "passes over the graphs, instead of --steps", type=whole(1))
     common.add_seed(parser)
     group = parser.add_argument_group("several seeds")
     meaning = "train N rankers side by side, from --seed on; FILE is an ensemble"
-    common.option(group, "--seeds N", meaning, type=common.whole(1, 1000))
-    common.option(
-        group,
-        "--select RULE",
-        "which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
-        "(default: the first; all without validation)",
+    option(group, "--seeds N", meaning, type=whole(1, 1000))
+    meaning = (
+        "which to keep: one-standard-error of the best on the validation graphs, best-K, or all (default: "
+        "the first; all without validation)"
     )
-    meaning = "of the ensemble, before the mean of the scores (default: %(default)s)"
-    common.option(group, "--normalize", meaning, choices=common.NORMALIZE, default="none")
+    option(group, "--select RULE", meaning)
+    common.add_normalize(group, "none")
     meaning = "steps at a time (default: as many as seeds or threads); fewer take less memory"
-    common.option(group, "--workers N", meaning, type=common.whole(1, 4096))
-    common.option(group, "--log FILE", "curves and selection, as JSON (default: next to --out); - prints it")
-    common.option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
-    common.option(parser, "--set FIELD=VALUE", "set a field of the recipe; repeatable", **common.REPEATED)
+    option(group, "--workers N", meaning, type=whole(1, 4096))
+    option(group, "--log FILE", "curves and selection, as JSON (default: next to --out); - prints it")
+    option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
     common.add_precision(parser, training=True)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
     common.check_writable(args.out)
+    common.check_normalize(args)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
         args.recipe = RECIPES[graphs[0].kind]
     options = {"preset": args.preset, "precision": args.precision, **common.parse_fields(args.set)}
     length = {"steps": args.steps, "epochs": args.epochs, "checkpoint_dir": args.checkpoint_dir}
     (_train if args.seeds is None else _train_seeds)(args, graphs, options, length)
-    return 0
 
 
 def _train(
@@ -101,8 +93,7 @@ def _train_seeds(
     if args.select is not None:
         tg.selection.Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
-    common.check_writable(log)
-    common.is_stdout(args, log)
+    common.to_stdout(args, log)
     train, valid = _split(args, graphs)
     runs = tg.train_seeds(
         args.recipe,
@@ -119,7 +110,7 @@ def _train_seeds(
     done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
     done_of = f"after {done:,} of {counted(total, 'step')} of all seeds" if runs.interrupted else None
     common.after_fit(args, histories[0], done_of)
-    runs.ensemble(normalize=args.normalize).save(args.out)
+    runs.ensemble(normalize=args.normalize or "none").save(args.out)
     if log == common.STREAM:
         print(json_text(runs.to_dict()))
     else:

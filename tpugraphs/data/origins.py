@@ -5,7 +5,6 @@ Each is known by its SHA-256. A file with another digest is never read, wherever
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tpugraphs.errors import DataError
-from tpugraphs.system.files import absolute
+from tpugraphs.system.files import absolute, digest_of
 from tpugraphs.system.progress import notice
 from tpugraphs.system.transfer import Retries, fetch
 from tpugraphs.system.words import counted
@@ -70,7 +69,7 @@ def data_folder() -> Path:
 
 def find(name: str, sha256: str) -> Path | None:
     """Find a file in the data folder or one of the folders in it; None unless it has this digest."""
-    return next((path for path in _named(name) if _digest(path) == sha256), None)
+    return next((path for path in _named(name) if digest_of(path) == sha256), None)
 
 
 def _named(name: str) -> Iterator[Path]:
@@ -80,11 +79,6 @@ def _named(name: str) -> Iterator[Path]:
     for path in (folder / _STORE / name, folder / name, *others):
         if path.is_file():
             yield path
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
@@ -121,7 +115,7 @@ def _download(file: PublicFile, attempts: int) -> Path:
         with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as folder:
             part = Path(folder, file.name)
             fetch(file.url, part, Retries(attempts - 1, timeout=20))
-            digest = _digest(part)
+            digest = digest_of(part)
             if digest != file.sha256:
                 raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")
             os.replace(part, store / file.name)

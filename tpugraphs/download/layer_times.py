@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -20,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tpugraphs.data.origins import GITHUB, PublicFile
+from tpugraphs.download.store import store_below
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import absolute, atomic_write, locked
+from tpugraphs.system.files import absolute, atomic_write, digest_of
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Retries, check_url, fetch
 
@@ -38,7 +38,6 @@ PICKLED = (
 )
 """What to do about tables that their authors published as pickles."""
 _PICKLED_NAME = PICKLED.partition(":")[0]
-_STORE = ".download"
 _Rows = Iterator[Sequence[str]]
 
 
@@ -160,39 +159,29 @@ def run(
     KeyboardInterrupt
         Ctrl-C. What is there is kept.
     """
-    chosen, base = tables(what), check_url(url)
-    target = Path(absolute(folder))
-    store = target / _STORE
-    store.mkdir(parents=True, exist_ok=True)
+    chosen, base, target = tables(what), check_url(url), Path(absolute(folder))
     results = []
-    with locked(str(store), "another download"):
-        try:
-            for table in chosen:
-                path, state = target / table.file, "already there"
-                if not path.is_file():
-                    parts = _get(table, store, base, retries or Retries(), verbose)
-                    _write(path, _CONVERT.get(table.name, _operators)(table, parts))
-                    state = "downloaded"
-                    for part in () if keep else parts:
-                        part.unlink()
-                told = {"table": table.name, "file": str(path), "bytes": path.stat().st_size}
-                results.append({**told, "source": table.source, "state": state})
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"(what is there is kept in {target}; the same command resumes from there)"
-            ) from None
-    if not keep:
-        _remove_empty(store)
+    with store_below(target) as store:
+        for table in chosen:
+            path, state = target / table.file, "already there"
+            if not path.is_file():
+                parts = _get(table, store, base, retries or Retries(), verbose)
+                _write(path, _CONVERT.get(table.name, _operators)(table, parts))
+                state = "downloaded"
+                for part in () if keep else parts:
+                    part.unlink()
+            written = {"table": table.name, "file": str(path), "bytes": path.stat().st_size}
+            results.append({**written, "source": table.source, "state": state})
     return results
 
 
 def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: bool | None) -> list[Path]:
     """Return where the files of a table are, each with the digest that it should have."""
+    found, done = [], 0
 
-    def told(text: str) -> None:
+    def tell(text: str) -> None:
         notice(f"{table.name}: {text}", verbose)
 
-    found, done = [], 0
     with Progress(table.size, f"{table.name}: download", "B", verbose) as bar:
         for part in table.parts:
             path = store / part.sha256  # many have the same name
@@ -201,21 +190,14 @@ def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: 
                 bar.move(before + there, table.size)
 
             if not path.is_file():
-                fetch(part.at(base), path, retries, move, told)
-            _compare(part, path, base)
+                fetch(part.at(base), path, retries, move, tell)
+            if (digest := digest_of(path)) != part.sha256:
+                path.unlink()
+                todo = "download it through another network, or from the repository by other means"
+                raise DataError.of("sha256", part.sha256, digest, todo, file=part.at(base))
             done += part.size
             found.append(path)
     return found
-
-
-def _compare(part: PublicFile, path: Path, base: str) -> None:
-    """Remove a file with another digest, and raise DataError."""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != part.sha256:
-        path.unlink()
-        todo = "download it through another network, or from the repository by other means"
-        raise DataError.of("sha256", part.sha256, digest, todo, file=part.at(base))
 
 
 def _operators(table: PublicTable, paths: Sequence[Path]) -> _Rows:
@@ -238,9 +220,9 @@ def _throughputs(table: PublicTable, paths: Sequence[Path]) -> _Rows:
     yield ["device", "job", "workers", "steps_per_second"]
     for device, jobs in json.loads(paths[0].read_text(encoding="utf-8")).items():
         for key, found in jobs.items():
-            said = re.fullmatch(r"\('(.*)', ([0-9]+)\)", key)
-            assert said is not None
-            yield [device, *said.groups(), repr(found["null"])]
+            job = re.fullmatch(r"\('(.*)', ([0-9]+)\)", key)
+            assert job is not None
+            yield [device, *job.groups(), repr(found["null"])]
 
 
 _CONVERT: dict[str, Callable[[PublicTable, Sequence[Path]], _Rows]] = {"gavel_throughput": _throughputs}
@@ -256,8 +238,3 @@ def _write(path: Path, rows: _Rows) -> None:
         text.detach()  # flushes, and leaves closing to others
         if packed:
             binary.close()
-
-
-def _remove_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()

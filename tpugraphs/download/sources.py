@@ -6,7 +6,6 @@ There is one archive per collection and split. They are downloaded to ``ROOT/.do
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -18,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tpugraphs.download.store import store_below
 from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
-from tpugraphs.system.files import absolute, atomic_write, locked
+from tpugraphs.system.files import absolute, atomic_write, digest_of
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
@@ -33,7 +33,6 @@ __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"
 #: Name of the competition at Kaggle.
 KAGGLE = "predict-ai-model-runtime"
-_STORE = ".download"
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,21 @@ class Archive:
 
     collection: str
     split: str
-    name: str  # of the file, for example npz_layout_xla_random_valid.tar
+    name: str
     url: str
 
     @property
     def place(self) -> str:
         """Folder of its files, below the npz folder."""
         return f"{COLLECTIONS[self.collection]}/{self.split}"
+
+    def _folder(self, base: Path) -> Path:
+        """Return where its files go below the root `base`."""
+        return base / "npz" / self.place
+
+    def _file(self, base: Path, suffix: str = "") -> Path:
+        """Return where the archive waits below the root `base`; with ``.done`` where the record of it is."""
+        return base / ".download" / f"{self.name}{suffix}"
 
 
 def archives(what: Iterable[str] = (), url: str = OFFICIAL) -> list[Archive]:
@@ -179,32 +186,25 @@ def run(
         Ctrl-C. What is there is kept.
     """
     listed, base, retries = archives(what, url), Path(absolute(root)), retries or Retries()
-    store = base / _STORE
-    store.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
-    with locked(str(store), "another download"):
-        try:
-            done = {archive: _done(base, archive) for archive in listed}
-            missing = [archive for archive, found in done.items() if found is None]
-            remotes = {archive: probe(archive.url, retries, _notice(archive, verbose)) for archive in missing}
-            _check_space(base, remotes, keep)
-            for archive, found in done.items():
-                files = _get(base, archive, keep, retries, verbose) if found is None else found
-                results.append(
-                    {
-                        "archive": archive.name,
-                        "collection": archive.collection,
-                        "split": archive.split,
-                        "folder": str(base / "npz" / archive.place),
-                        "files": len(files),
-                        "bytes": sum(size for _, size in files),
-                        "state": "downloaded" if found is None else "already there",
-                    }
-                )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"(what is there is kept in {base}; the same command resumes from there)"
-            ) from None
+    with store_below(base) as store:
+        done = {archive: _done(base, archive) for archive in listed}
+        missing = [archive for archive, found in done.items() if found is None]
+        remotes = {archive: probe(archive.url, retries, _notice(archive, verbose)) for archive in missing}
+        _check_space(store, remotes, keep)
+        for archive, found in done.items():
+            files = _get(base, archive, keep, retries, verbose) if found is None else found
+            results.append(
+                {
+                    "archive": archive.name,
+                    "collection": archive.collection,
+                    "split": archive.split,
+                    "folder": str(archive._folder(base)),
+                    "files": len(files),
+                    "bytes": sum(size for _, size in files),
+                    "state": "downloaded" if found is None else "already there",
+                }
+            )
     return results
 
 
@@ -213,48 +213,43 @@ def _notice(archive: Archive, verbose: bool | None) -> Notice:
     return lambda text: notice(f"{archive.name}: {text}", verbose)
 
 
-def _recorded(base: Path, archive: Archive) -> Path:
-    return base / _STORE / f"{archive.name}.done"
-
-
 def _record(base: Path, archive: Archive) -> dict[str, Any]:
     """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
     with suppress(OSError, ValueError, TypeError):
-        return dict(**parsed(read_whole(_recorded(base, archive))))
+        return dict(**parsed(read_whole(archive._file(base, ".done"))))
     return {}
 
 
 def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
-    """Files (name, size) of an archive that was unpacked, if all are still there as they were."""
+    """Return the files (name, size) of an unpacked archive, None unless all are there as they were."""
     with suppress(OSError, ValueError, TypeError, KeyError, OverflowError):
         files = [(str(name), int(size)) for name, size in _record(base, archive)["files"]]
-        folder = base / "npz" / archive.place
-        if files and all((folder / name).stat().st_size == size for name, size in files):
+        if files and all((archive._folder(base) / name).stat().st_size == size for name, size in files):
             return files
     return None
 
 
-def _check_space(base: Path, remotes: dict[Archive, Remote], keep: bool) -> None:
+def _check_space(store: Path, remotes: dict[Archive, Remote], keep: bool) -> None:
     """Refuse to begin if an archive and what comes out of it will not fit."""
     held = most = 0
     for archive, remote in remotes.items():
         length = remote.length or 0
-        missing = max(0, length - on_disk(base / _STORE / archive.name))
+        missing = max(0, length - on_disk(store / archive.name))
         most = max(most, held + missing + length)
         held += length + (missing if keep else 0)
     most += most // 100  # of the file system's own
-    free = shutil.disk_usage(base).free
+    free = shutil.disk_usage(store).free
     if most > free:
         needed, todo = _bytes(most), "make room, choose fewer collections, or another --root"
         what = f"{needed} for the archives and what comes out of them"
-        raise DataError.of("free space", what, _bytes(free), todo, file=str(base))
+        raise DataError.of("free space", what, _bytes(free), todo, file=str(store.parent))
 
 
 def _get(
     base: Path, archive: Archive, keep: bool, retries: Retries, verbose: bool | None
 ) -> list[tuple[str, int]]:
     """Download one archive, unpack it, and note down that it is done."""
-    target, tell, start = base / _STORE / archive.name, _notice(archive, verbose), time.monotonic()
+    target, tell, start = archive._file(base), _notice(archive, verbose), time.monotonic()
     if not target.is_file():
         with Progress(None, f"{archive.name}: download", "B", verbose) as bar:
             fetch(archive.url, target, retries, bar.move, tell)
@@ -267,31 +262,29 @@ def _get(
         target.unlink(missing_ok=True)  # the next attempt is to get another one
         raise
     os.sync()  # once for all files; they are unpacked again if this was cut short
-    with atomic_write(_recorded(base, archive)) as file:
+    with atomic_write(archive._file(base, ".done")) as file:
         file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
     if not keep:
         target.unlink()
-    seconds = time.monotonic() - start
-    tell(
-        f"{_bytes(size)} in {seconds:.0f} s: {counted(len(files), 'graph')} in {base / 'npz' / archive.place}"
-    )
+    graphs, seconds = counted(len(files), "graph"), time.monotonic() - start
+    tell(f"{_bytes(size)} in {seconds:.0f} s: {graphs} in {archive._folder(base)}")
     return files
 
 
 def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str, Any]:
-    """Size and SHA-256 of an archive, as at its first use or DataError: its authors publish no digests."""
-    with open(target, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    """Return size and SHA-256 of an archive, or raise DataError if it has others than at its first download.
+
+    Its authors publish no digests.
+    """
+    digest = digest_of(target)
     seen, first = {"bytes": target.stat().st_size, "sha256": digest}, _record(base, archive)
     if first.get("url") != archive.url or "sha256" not in first:
         tell(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
     elif any(first.get(name) != value for name, value in seen.items()):
         target.unlink()
         old, new = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
-        todo = (
-            "download it again; if a new version was published, delete "
-            f"{_recorded(base, archive)} before that"
-        )
+        record = archive._file(base, ".done")
+        todo = f"download it again; if a new version was published, delete {record} before that"
         raise DataError.of("sha256", f"the archive of the first download, {old}", new, todo, file=archive.url)
     else:
         tell(f"sha256 {digest}: the same archive as at the first download")

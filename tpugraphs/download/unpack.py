@@ -81,7 +81,7 @@ def unpack(
 
 
 def _members(archive: Path, tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, list[str]]]:
-    """Regular files of an archive and the parts of their names; anything but files and folders is refused."""
+    """Yield regular files of an archive and the parts of their names; refuse all but files and folders."""
     total = archive.stat().st_size
     while (member := tar.next()) is not None:
         plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()

@@ -64,7 +64,7 @@ def deviations(
     seed: int,
     max_rows: int = 3000,
 ) -> NDArray[np.float64]:
-    """How a metric deviates from that of all configs when they are redrawn, scaled as in `bootstrap_tau`.
+    """Return how a metric deviates from its value when configs are redrawn, scaled as in `bootstrap_tau`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def deviations(
 
 
 def bootstrap_mean(values: NDArray[np.float64], draws: int, level: float, seed: int) -> tuple[float, float]:
-    """Percentile interval of the mean of values (n,) over redrawn graphs."""
+    """Return the percentile interval of the mean of values (n,) over redrawn graphs."""
     rng = np.random.default_rng(seed)
     means = values[rng.integers(values.size, size=(max(draws, 1), values.size))].mean(axis=1)
     return _middle(means, level)

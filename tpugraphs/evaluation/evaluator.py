@@ -160,7 +160,7 @@ def evaluate(
 
 
 def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:
-    """Scores of these configs; with `once`, repeated ones are asked for once."""
+    """Return scores of these configs; with `once`, repeated ones are scored once."""
     if configs is None or (once and graph.config_feat is not None):
         return score(graph)
     if not once:

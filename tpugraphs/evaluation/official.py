@@ -111,23 +111,24 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
         return np.arange(count)
     name, collection = str(graph.name), graph.collection
     if collection not in LAYOUTS:
-        raise DataError(
-            f"collection: expected one of {', '.join(LAYOUTS)}, found {collection}, so it is not known "
-            "which configs the published evaluation judges; open the graph with tg.open_collection, or use "
-            "g.replace(collection=...)",
-            file=graph.path or name, field="collection", expected="a layout collection",
-            found=str(collection),
-        )  # fmt: skip
+        raise DataError.of(
+            "collection",
+            f"one of {', '.join(LAYOUTS)}",
+            f"{collection}, so it is not known which configs the published evaluation judges",
+            "open the graph with tg.open_collection, or use g.replace(collection=...)",
+            file=graph.path or name,
+        )
     rows = _lists(collection).get(name)
     if rows is not None and int(rows.max()) >= count:
-        needed = int(rows.max()) + 1
-        raise DataError(
-            f"config_runtime: expected at least {counted(needed, 'config')}, as the published evaluation of "
-            f"{collection} judges config {needed - 1} of this graph, found {count}; this is not the "
-            "published valid file: download it again, or evaluate without the published lists",
-            file=graph.path or name, field="config_runtime", expected=f"{counted(needed, 'config')} or more",
-            found=str(count),
-        )  # fmt: skip
+        last = int(rows.max())
+        expected = (
+            f"at least {counted(last + 1, 'config')}, as the published evaluation of {collection} judges "
+            f"config {last} of this graph"
+        )
+        todo = (
+            "this is not the published valid file: download it again, or evaluate without the published lists"
+        )
+        raise DataError.of("config_runtime", expected, str(count), todo, file=graph.path or name)
     return rows
 
 

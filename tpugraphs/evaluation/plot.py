@@ -30,6 +30,7 @@ _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
 _MARKS = "osD^v"  # with the colours: shapes tell scorers apart without them
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
+_DASHED: dict[str, Any] = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
 _LEGEND, _LEGEND_ROWS = 28, 16  # characters of a line of a legend, and its lines
@@ -67,7 +68,7 @@ def learning_curve(ax: Axes, history: Curves) -> None:
         ax.plot(history.steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
         ax.plot(history.steps, moving_mean(loss), color="#6d7680", linewidth=1.6)
         low, high = 1.05 * np.quantile(loss, (0.005, 0.995))
-        ax.set_ylim(min(0.0, low), max(0.0, high) or 1.0)  # a loss of one's own may be negative
+        ax.set_ylim(min(0.0, low), max(0.0, high) or 1.0)  # a user's loss may be negative
         ax.set_xlim(0, max([history.steps[-1], *at[-1:]]))
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
@@ -112,7 +113,7 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
             measured, predicted, gridsize=bins, extent=(0, 100, 0, 100), bins="log", mincnt=1, cmap="Blues",
             linewidths=0.1,
         )  # fmt: skip
-    ax.plot([0, 100], [0, 100], color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
+    ax.plot([0, 100], [0, 100], **_DASHED)
     ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks([0, 50, 100], ["fastest", "half", "slowest"])
@@ -147,7 +148,7 @@ def kept(ax: Axes, rows: list[Row]) -> None:
         dashes = ":" if again else "-"
         curve(row.scorer, row.scores, row.runtimes, color=_SCORERS[place], linewidth=1.8, linestyle=dashes)
     best = rows[0].runtimes
-    curve("perfect", best, best, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
+    curve("perfect", best, best, **_DASHED)
     ax.set_xlim(0, 100)
     ax.set_ylim(bottom=0)
     columns = math.ceil(len(ax.lines) / _LEGEND_ROWS)
@@ -330,7 +331,7 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     if away > 3 * (whole.max() - whole.min()):  # the line would press all dots together
         ax.set_title(f"a random order: {scale * random:.2f}", fontsize=9, loc="right", color=_INK)
     else:
-        ax.axvline(scale * random, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)), label="random order")
+        ax.axvline(scale * random, label="random order", **_DASHED)
         figure.legend(frameon=False, fontsize=9, loc="outside upper right")
     ax.set_yticks(places, [_short(name, _NAME) for name in values], fontsize=9)
     ax.set_ylim(-0.7, len(values) - 0.3)
@@ -395,7 +396,7 @@ def _short(name: str, most: int) -> str:
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Trailing mean over about a fortieth of the series, over what there is at its beginning."""
+    """Return the trailing mean over a fortieth of the series, over fewer values at its beginning."""
     width = max(1, values.size // 40)
     total = np.cumsum(values)
     total[width:] -= total[:-width].copy()

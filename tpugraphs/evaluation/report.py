@@ -19,6 +19,7 @@ from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_share
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
 from tpugraphs.system.words import counted, json_text
 
@@ -114,14 +115,14 @@ class Row:
                 file=graph, field="scores", found="NaN", expected="numbers",
             )  # fmt: skip
         if names is None:
-            names = TILE_METRICS if collection.startswith("tile") else LAYOUT_METRICS
+            names = TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
     @property
     def tile(self) -> bool:
         """Whether it is a tile graph."""
-        return self.collection.startswith("tile")
+        return _is_tile(self.collection)
 
     @property
     def trivial(self) -> frozenset[str]:
@@ -130,8 +131,12 @@ class Row:
         return frozenset(name for name in tops if self.configs <= int(name.partition("@")[2]))
 
 
+def _is_tile(collection: str) -> bool:
+    return collection.startswith("tile")
+
+
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
-    """One metric by its name."""
+    """Compute a metric by its name."""
     kind, _, k = name.partition("@")
     if kind == "tau_order":
         kind, scores = "tau", scores.argsort(kind="stable").argsort()
@@ -165,6 +170,11 @@ class Group:
     intervals: dict[str, tuple[float, float]]
     over: str
     left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tile(self) -> bool:
+        """Whether it is of tile graphs."""
+        return _is_tile(self.collection)
 
 
 @dataclass(eq=False, repr=False)
@@ -200,8 +210,7 @@ class Report:
         self.rows = tuple(self.rows)
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
-        if not 0 < self.level < 1:
-            raise ConfigError(f"level: expected a share between 0 and 1 such as 0.95, got {self.level!r}")
+        check_share("level", self.level, 0.95)
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
@@ -316,7 +325,7 @@ class Report:
     # Tables
 
     def _names(self, only: Sequence[str] | None = None) -> set[str]:
-        """Metrics to show: the tau of the order only if asked for, or if ties make it another number."""
+        """Return the metrics to show: tau of the order only if asked for, or if ties make it differ."""
         names = {name for row in self.rows for name in row.values}
         if only is not None:
             known = list(dict.fromkeys((*LAYOUT_METRICS, *TILE_METRICS)))
@@ -329,41 +338,34 @@ class Report:
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-        """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
+        """Yield title, heads and cells of every table; what is the same in all lines goes to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
-            groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
+            groups = [group for group in self.groups if group.tile == tile]
             there = {name for row in rows for name in row.values} & self._names(only)
             if not (shown := [name for name in names if name in there]):
                 continue
             several = len(rows) > len(groups)
             if per_graph and several:
-                lines = []
-                for row in rows:
-                    line = {"collection": row.collection, "graph": row.graph, "scorer": row.scorer}
-                    line["configs"] = f"{row.configs:,}"
-                    for name in shown:
-                        if name in row.values:
-                            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
-                    lines.append(list(line.items()))
-                yield tables.section("", lines)
-            lines = []
-            for group in groups:
-                line = {"collection": group.collection, "scorer": group.scorer}
-                if group.graphs > 1:
-                    line["graphs"] = str(group.graphs)
-                else:
-                    key = (group.collection, group.scorer)
-                    line["graph"] = next(row.graph for row in rows if (row.collection, row.scorer) == key)
-                line["configs"] = f"{group.configs:,}"
-                for name in shown:
-                    if name in group.values:
-                        line[_head(name)] = _number(name, group.values[name])
-                    if name == shown[0] and name in group.intervals:
-                        ends = (_number(name, end) for end in group.intervals[name])
-                        line[f"{self.level:.0%} interval"] = " … ".join(ends)
-                lines.append(list(line.items()))
-            yield tables.section("mean, " if several else "", lines)
+                yield tables.section("", [_row_line(row, shown) for row in rows])
+            yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
+
+    def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
+        """Return the cells of a group; the interval stands behind the first metric."""
+        line = {"collection": group.collection, "scorer": group.scorer}
+        if group.graphs > 1:
+            line["graphs"] = str(group.graphs)
+        else:
+            key = (group.collection, group.scorer)
+            line["graph"] = next(row.graph for row in self.rows if (row.collection, row.scorer) == key)
+        line["configs"] = f"{group.configs:,}"
+        for name in shown:
+            if name in group.values:
+                line[_head(name)] = _number(name, group.values[name])
+            if name == shown[0] and name in group.intervals:
+                ends = (_number(name, end) for end in group.intervals[name])
+                line[f"{self.level:.0%} interval"] = " … ".join(ends)
+        return line
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
@@ -445,7 +447,7 @@ class Report:
             **{name: getattr(self, name) for name in ("level", "draws", "seed")},
             "collections": [
                 {
-                    **{name: getattr(group, name) for name in ("collection", "scorer", "graphs", "configs")},
+                    **_named(group, _GROUP),
                     "means": group.values,
                     "intervals": {name: list(pair) for name, pair in group.intervals.items()},
                     "intervals_over": group.over,
@@ -455,7 +457,7 @@ class Report:
             ],
             "graphs": [
                 {
-                    **{name: getattr(row, name) for name in ("collection", "graph", "scorer", "configs")},
+                    **_named(row, _ROW),
                     **row.values,
                     **({"trivial": sorted(row.trivial)} if row.trivial else {}),
                 }
@@ -483,14 +485,12 @@ class Report:
             pandas is not installed.
         """
         if not means:
-            names = ("collection", "graph", "scorer", "configs")
-            return tables.frame({**{n: getattr(row, n) for n in names}, **row.values} for row in self.rows)
-        names, rows = ("collection", "scorer", "graphs", "configs"), []
+            return tables.frame({**_named(row, _ROW), **row.values} for row in self.rows)
+        rows = []
         for group in self.groups:
-            row = {**{name: getattr(group, name) for name in names}, **group.values}
+            rows.append({**_named(group, _GROUP), **group.values})
             for name, (low, high) in group.intervals.items():
-                row |= {f"{name}_low": low, f"{name}_high": high}
-            rows.append(row)
+                rows[-1] |= {f"{name}_low": low, f"{name}_high": high}
         return tables.frame(rows)
 
     def to_json(self) -> str:
@@ -533,7 +533,7 @@ class Report:
         return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
     def plot(self, *, history: plot.Curves | None = None) -> Figure:
-        """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
+        """Draw predicted against measured rank, and the cost of trying only the first k.
 
         Parameters
         ----------
@@ -545,6 +545,23 @@ class Report:
         matplotlib.figure.Figure
         """
         return plot.report(self, history=history)
+
+
+_ROW = ("collection", "graph", "scorer", "configs")
+_GROUP = ("collection", "scorer", "graphs", "configs")
+
+
+def _named(one: Row | Group, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def _row_line(row: Row, shown: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a row; a star marks what is perfect in any order."""
+    line = {**_named(row, _ROW), "configs": f"{row.configs:,}"}
+    for name in shown:
+        if name in row.values:
+            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
+    return line
 
 
 def _head(metric: str) -> str:

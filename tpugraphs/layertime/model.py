@@ -26,7 +26,7 @@ from tpugraphs.layertime.methods import METHODS, log_of
 from tpugraphs.layertime.methods.fields import MethodFields
 from tpugraphs.layertime.table import Layers, LayerTable, one_layer, read_table
 from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_known, check_share, check_whole
+from tpugraphs.system.arguments import check_choice, check_share, check_whole
 from tpugraphs.system.files import file_name
 
 __all__ = ["LayerTimeModel"]
@@ -71,8 +71,8 @@ class LayerTimeModel:
     def __init__(
         self, kind: str, method: str = "residual", seed: int = 0, **fields: Unpack[MethodFields]
     ) -> None:
-        check_known("kind", kind, KINDS)
-        check_known("method", method, METHODS)
+        check_choice("kind", kind, KINDS)
+        check_choice("method", method, METHODS)
         self.kind, self.method = kind, method
         self.seed = check_whole("seed", seed, 0, (1 << 40) - 1)
         known = list(inspect.signature(METHODS[method]).parameters)[1:]

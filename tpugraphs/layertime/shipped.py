@@ -7,7 +7,7 @@ from pathlib import Path
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.model import LayerTimeModel
 from tpugraphs.layertime.table import LayerTable, read_table
-from tpugraphs.system.arguments import check_known
+from tpugraphs.system.arguments import check_choice
 
 __all__ = ["MODELS", "load_models", "measured_layers"]
 
@@ -71,7 +71,7 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     >>> models["dense"].predict(layer, device="P100").shape  # milliseconds
     (1,)
     """
-    check_known("models", name, MODELS)
+    check_choice("models", name, MODELS)
     paths = sorted((_FOLDER / name).glob("*.safetensors"))
     if not paths:
         raise DataError(f"{_FOLDER / name}: no models there; install the package again")

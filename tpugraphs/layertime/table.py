@@ -15,7 +15,7 @@ from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
-from tpugraphs.system.arguments import check_known
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import name_of
 from tpugraphs.system.texts import csv_columns
 from tpugraphs.system.words import counted
@@ -144,7 +144,7 @@ def read_table(
         A column is missing or holds something else than it should, a layer has no output, or two rows give
         a device different figures; the message names file, column and row.
     """
-    check_known("kind", kind, KINDS)
+    check_choice("kind", kind, KINDS)
     if isinstance(source, LayerTable):
         if source.kind.name != kind:
             raise ConfigError(f"the table holds layers of kind {source.kind.name!r}, expected {kind!r}")

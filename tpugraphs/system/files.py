@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import glob
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ __all__ = [
     "REPORT_SUFFIXES",
     "absolute",
     "atomic_write",
+    "digest_of",
     "file_name",
     "locked",
     "name_of",
@@ -61,6 +63,12 @@ def no_memory(file: str | None, error: MemoryError) -> MemoryError:
     if file is None or text.startswith(f"{file}: "):
         return error
     return MemoryError(f"{file}: {text}; free memory, or use a machine with more")
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

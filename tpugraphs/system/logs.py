@@ -11,6 +11,6 @@ import logging
 
 __all__ = ["log"]
 
-#: Where everything is told.
+#: Logger of the package.
 log = logging.getLogger("tpugraphs")
 log.addHandler(logging.NullHandler())

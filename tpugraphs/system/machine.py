@@ -1,4 +1,4 @@
-"""What the system says of the machine: processor, memory, cache, clock."""
+"""Facts about this machine: processor, memory, cache, clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def read_text(path: str | Path) -> str | None:
-    """Return what a small file of the system says, None if it cannot be read."""
+    """Return the text of a small file of the system, None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:

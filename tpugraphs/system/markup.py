@@ -27,7 +27,7 @@ _MARGIN = (64, 26, 64, 30)  # of a chart: left, above, right, below
 
 def card(title: str, name: str, state: str, facts: Mapping[str, object], *parts: str) -> str:
     """Return a block with a heading and a list of facts; `parts` are HTML, everything else is text."""
-    told = f' <span style="opacity:.7">{escape(state)}</span>' if state else ""
+    shown = f' <span style="opacity:.7">{escape(state)}</span>' if state else ""
     named = f" <code style='background:none;color:inherit'>{escape(name)}</code>" if name else ""
     rows = "".join(
         f'<tr style="background:none"><th style="{_HEAD}">{escape(key)}</th>'
@@ -39,7 +39,7 @@ def card(title: str, name: str, state: str, facts: Mapping[str, object], *parts:
     return (
         '<div style="font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60em">'
         f'<div style="border-bottom:1px solid {_GREY};padding-bottom:3px"><strong>{escape(title)}</strong>'
-        f"{named}{told}</div>{listed}{''.join(parts)}</div>"
+        f"{named}{shown}</div>{listed}{''.join(parts)}</div>"
     )
 
 
@@ -139,9 +139,9 @@ def chart(lines: Sequence[Line], along: str, left: str = "", right: str = "") ->
     body.append(_text(_WIDTH / 2, _HEIGHT - 12, "middle", along, "currentColor"))
     outline = f"M{begin} {above}V{_HEIGHT - below}H{_WIDTH - end}V{above}"
     frame = f'<path d="{outline}" fill="none" stroke="currentColor" stroke-opacity=".35"/>'
-    said = escape(f"{' and '.join(filter(None, (left, right)))} by {along}")
+    label = escape(f"{' and '.join(filter(None, (left, right)))} by {along}")
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}" '
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}" '
         f'style="width:100%;max-width:{_WIDTH}px;height:auto;display:block;font:12px system-ui,sans-serif">'
         f"{frame}{''.join(body)}</svg>"
     )

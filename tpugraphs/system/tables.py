@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -19,10 +19,13 @@ _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
 
 
-def section(title: str, lines: Sequence[Sequence[tuple[str, str]]]) -> tuple[str, list[str], list[list[str]]]:
+def section(
+    title: str, lines: Iterable[Mapping[str, str] | Sequence[tuple[str, str]]]
+) -> tuple[str, list[str], list[list[str]]]:
     """Return title, heads and cells. Columns of words and counts that never change go to the title."""
-    heads = dict.fromkeys(head for line in lines for head, _ in line)
-    columns = {head: [dict(line).get(head, "-") for line in lines] for head in heads}
+    rows = [dict(line) for line in lines]
+    heads = dict.fromkeys(head for row in rows for head in row)
+    columns = {head: [row.get(head, "-") for row in rows] for head in heads}
     parts = []
     for head in ("collection", "graph", "scorer", *_COUNTS):
         if len(set(columns.get(head, ()))) == 1:

@@ -84,7 +84,7 @@ def fail(
     found: str,
     todo: str = "the file is damaged",
 ) -> CheckpointError:
-    """Error about one field of a file, to be raised."""
+    """Make an error about one field of a file, to be raised."""
     return CheckpointError.of(field, expected, found, todo, file=os.fspath(path))
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,6 @@ from tpugraphs.system.words import counted
 __all__ = ["MOST_BYTES", "csv_columns", "parsed", "read_whole"]
 
 MOST_BYTES = 256 << 20  # of memory, for what is read from one file
-_BLOCK = 1 << 16
 _MOST_LINE = 1 << 20  # bytes of a row of CSV
 _PER_CELL = 40  # bytes of its place in a list, and of the numbers that are made of it
 _MOST_WORDS = 4096  # of a column that are kept once, however often they occur
@@ -62,8 +64,7 @@ def csv_columns(
     path, count, taken = name_of(source), 0, 0
     packed = isinstance(source, Path) and source.suffix == ".gz"
     try:
-        with gzip.open(source) if packed else opened(source) as file:
-            rows = _rows(file, path)
+        with gzip.open(source) if packed else opened(source) as file, closing(_rows(file, path)) as rows:
             head = next(rows, [])
             if len(set(head)) < len(head):
                 again = Counter(head).most_common(1)[0][0]
@@ -91,38 +92,32 @@ def csv_columns(
     return dict.fromkeys(head, [""] * count) | {head[i]: column for i, column, _ in kept}
 
 
-def _rows(file: Any, path: str) -> Iterator[list[str]]:
+def _rows(file: Any, path: str) -> Generator[list[str], None, None]:
     """Yield the rows, all as long as the first; empty ones at the end do not count."""
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # lines of any ending
     length = empty = fields = 0
 
     def lines() -> Iterator[str]:
         nonlocal length
-        for number, line in enumerate(_lines(file)):
+        for number in count_from(1):
+            line = text.readline(_MOST_LINE + 1)
             length += len(line)
             if length > _MOST_LINE:
-                raise DataError(f"{path}: line {number + 1}: longer than {_MOST_LINE >> 20} MiB")
-            yield line.decode("utf-8" if number else "utf-8-sig")
+                raise DataError(f"{path}: line {number}: longer than {_MOST_LINE >> 20} MiB")
+            if not line:
+                return
+            yield line
 
-    for number, row in enumerate(csv.reader(lines()), 1):
-        length, fields = 0, fields or len(row)
-        if not row:
-            empty = empty or number
-        elif empty or len(row) != fields:
-            where, found = (empty, 0) if empty else (number, len(row))
-            expected = f"{counted(fields, 'field')} as in line 1" if where > 1 else "names of columns"
-            raise DataError(f"{path}: line {where}: expected {expected}, found {found}")
-        else:
-            yield row
-
-
-def _lines(file: Any) -> Iterator[bytes]:
-    """Yield lines of any ending, or parts of them that are longer than a row may be."""
-    rest = b""
-    while block := file.read(_BLOCK):
-        *lines, rest = (rest + block).splitlines(keepends=True)
-        yield from lines
-        if len(rest) > _MOST_LINE:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
+    try:
+        for number, row in enumerate(csv.reader(lines()), 1):
+            length, fields = 0, fields or len(row)
+            if not row:
+                empty = empty or number
+            elif empty or len(row) != fields:
+                where, found = (empty, 0) if empty else (number, len(row))
+                expected = f"{counted(fields, 'field')} as in line 1" if where > 1 else "names of columns"
+                raise DataError(f"{path}: line {where}: expected {expected}, found {found}")
+            else:
+                yield row
+    finally:
+        text.detach()  # who opened the file closes it

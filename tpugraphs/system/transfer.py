@@ -57,7 +57,7 @@ class Remote(NamedTuple):
 
     @classmethod
     def of(cls, url: str, answer: http.client.HTTPResponse) -> Remote:
-        """From the headers of an answer with the whole file or a part of it."""
+        """Read the headers of an answer with the whole file or a part of it."""
         name = "Content-Range" if answer.status == 206 else "Content-Length"
         length = answer.headers.get(name, "").rpartition("/")[2].strip()
         found = (answer.headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
@@ -65,7 +65,7 @@ class Remote(NamedTuple):
         return cls(url, size, next(filter(_VALIDATOR.fullmatch, found), None))
 
     def agrees_with(self, other: Remote) -> bool:
-        """Whether what both say is the same."""
+        """Return whether nothing that both know differs."""
         return all(None in pair or pair[0] == pair[1] for pair in zip(self, other, strict=True))
 
 
@@ -190,7 +190,7 @@ def _size(path: Path) -> int:
 
 
 def on_disk(target: Path) -> int:
-    """Bytes of the file on disk, as a whole or in part."""
+    """Return the bytes of a file that are on disk, all or some of them."""
     return _size(target) or _size(target.with_name(target.name + ".part"))
 
 

@@ -1,4 +1,8 @@
-"""``tpugraphs layertime audit``: what is suspicious in measured layers."""
+"""Look for shifts of the level, repeated and impossible layers in measured tables.
+
+example:
+  tpugraphs layertime audit times/dense.csv
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,6 @@ import argparse
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
-
-HELP = "look for shifts of the level, repeated and impossible layers in measured tables"
-EXAMPLE = "tpugraphs layertime audit times/dense.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

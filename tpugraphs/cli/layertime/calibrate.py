@@ -1,4 +1,8 @@
-"""``tpugraphs layertime calibrate``: a model for another device, by a few measured layers."""
+"""Adapt a model to a device by 10 to 100 layers that were measured there.
+
+example:
+  tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,6 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system.words import counted
-
-HELP = "adapt a model to a device by 10 to 100 layers that were measured there"
-EXAMPLE = "tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

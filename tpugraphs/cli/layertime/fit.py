@@ -1,4 +1,9 @@
-"""``tpugraphs layertime fit``: learn from measured layers."""
+"""Learn times of layers from measured tables, and judge the model on layers that it did not see.
+
+example:
+  tpugraphs layertime fit times/dense.csv --out dense.safetensors
+  tpugraphs layertime fit conv2d_K40.csv.gz conv2d_P100.csv.gz --out conv2d.safetensors
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,6 @@ from tpugraphs.system.words import counted, few
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable, LayerTimeModel
 
-HELP = "learn times of layers from measured tables, and judge the model on layers that it did not see"
-EXAMPLE = (
-    "tpugraphs layertime fit times/dense.csv --out dense.safetensors\n"
-    "  tpugraphs layertime fit conv2d_K40.csv.gz conv2d_P100.csv.gz --out conv2d.safetensors"
-)
 _HEADS = ("device", "layers", "mean error %", "median %", "within the 80 % interval")
 
 

@@ -1,4 +1,9 @@
-"""``tpugraphs layertime measure``: times of layers on this machine."""
+"""Measure layers of one or several kinds on this machine, into tables that models learn from.
+
+example:
+  tpugraphs layertime measure dense conv2d --framework torch --count 500 --out times
+  tpugraphs layertime measure dense --layers layers.csv --out next.csv
+"""
 
 from __future__ import annotations
 
@@ -12,18 +17,12 @@ from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.cli.layertime.words import FRAMEWORKS, KINDS
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_known
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable
-
-HELP = "measure layers of one or several kinds on this machine, into tables that models learn from"
-EXAMPLE = (
-    "tpugraphs layertime measure dense conv2d --framework torch --count 500 --out times\n"
-    "  tpugraphs layertime measure dense --layers layers.csv --out next.csv"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure; what is there already is not measured again."""
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
-        check_known("kind", kind, KINDS)
+        check_choice("kind", kind, KINDS)
     if args.layers is not None and (len(kinds) > 1 or (args.count, args.training) != (None, None)):
         raise ConfigError("--layers: expected one kind, and neither --count, --training nor --forward")
     paths = _paths(args.out, kinds)

@@ -1,4 +1,9 @@
-"""``tpugraphs layertime network``: the time of a network, as the sum of its layers."""
+r"""Predict the time of a step, an epoch and a run of a network, from models of its kinds of layers.
+
+example:
+  tpugraphs layertime network conv2d.safetensors dense.safetensors --layers net.json --batch-size 32 \
+      --device V100 --optimizer SGD --samples 50000 --epochs 10
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,6 @@ from tpugraphs.system import tables
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Estimate
-
-HELP = "predict the time of a step, an epoch and a run of a network, from models of its kinds of layers"
-EXAMPLE = (
-    "tpugraphs layertime network conv2d.safetensors dense.safetensors --layers net.json --batch-size 32 "
-    "--device V100 --optimizer SGD --samples 50000 --epochs 10"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,10 @@
-"""``tpugraphs layertime predict``: times of layers, with intervals."""
+r"""Predict the times of layers in milliseconds, with intervals, as CSV.
+
+example:
+  tpugraphs layertime predict dense.safetensors --layer batch=32 dim_input=1024 dim_output=4096 \
+      --device V100
+  tpugraphs layertime predict dense.safetensors layers.csv --device this --out times.csv
+"""
 
 from __future__ import annotations
 
@@ -14,13 +20,6 @@ from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTable, LayerTimeModel
-
-HELP = "predict the times of layers in milliseconds, with intervals, as CSV"
-EXAMPLE = (
-    "tpugraphs layertime predict dense.safetensors --layer batch=32 dim_input=1024 dim_output=4096 "
-    "--device V100\n"
-    "  tpugraphs layertime predict dense.safetensors layers.csv --device this --out times.csv"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,8 @@
-"""``tpugraphs layertime suggest``: which layers to measure next."""
+"""Choose layers to measure on a device, so that `calibrate` learns most from them.
+
+example:
+  tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,6 @@ from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
-HELP = "choose layers to measure on a device, so that `calibrate` learns most from them"
-EXAMPLE = "tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv"
 _DRAWN = 4000  # candidates
 
 

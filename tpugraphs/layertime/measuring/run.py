@@ -25,7 +25,7 @@ from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.layertime.measuring.torch_layers import Torch
 from tpugraphs.layertime.table import Layers, LayerTable, read_table
 from tpugraphs.system import machine
-from tpugraphs.system.arguments import check_known, check_positive, check_whole
+from tpugraphs.system.arguments import check_choice, check_number, check_whole
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
@@ -137,13 +137,13 @@ def measure(
     >>> table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)  # doctest: +SKIP
     >>> tg.layertime.LayerTimeModel("dense").fit(table)  # doctest: +SKIP
     """
-    check_known("kind", kind, KINDS)
-    check_known("framework", framework, FRAMEWORKS)
+    check_choice("kind", kind, KINDS)
+    check_choice("framework", framework, FRAMEWORKS)
     check_whole("count", count, 1, _MOST_LAYERS)
     check_whole("seed", seed, 0)
     check_whole("repeats", repeats, 1, _MOST_REPEATS)
     check_threads(threads)
-    check_positive("least_ms", least_ms, 1e5)
+    check_number("least_ms", least_ms, 0, 1e5, above=True)
     if layers is not None and training is not None:
         raise ConfigError("training: layers that are given say it by their column 'optimizer'")
     if device is not None and name is not None:

@@ -18,7 +18,7 @@ from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ri
 from tpugraphs.layertime.networks.translate import in_kinds
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_known, check_number, check_positive, check_share, check_whole
+from tpugraphs.system.arguments import check_choice, check_number, check_share, check_whole
 from tpugraphs.system.words import counted, few
 
 if TYPE_CHECKING:
@@ -255,9 +255,9 @@ def network_time(
     optimizer = "None" if optimizer is None else optimizer
     batch_size = check_whole("batch_size", batch_size, 1)
     replicas = check_whole("replicas, at most the batch size", replicas, 1, batch_size)
-    check_known("optimizer", optimizer, OPTIMIZERS)
-    check_known("method", method, _METHODS)
-    check_positive("factor", factor, 1e6)
+    check_choice("optimizer", optimizer, OPTIMIZERS)
+    check_choice("method", method, _METHODS)
+    check_number("factor", factor, 0, 1e6, above=True)
     check_number("latency_ms", latency_ms, 0, 1e6)
     check_number("overlap", overlap, 0, 1)
     if level is not None:
@@ -278,7 +278,7 @@ def network_time(
     if replicas > 1 and optimizer != "None":
         if link_gbps is None:
             raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
-        check_positive("link_gbps", link_gbps)
+        check_number("link_gbps", link_gbps, 0, math.inf, above=True)
         link = ring_ms(gradient_bytes(kept), replicas, link_gbps, latency_ms)
         shown = exposed_ms(link, sum(row.ms for row in rows), overlap)
         ends = shown if level is not None else math.nan

@@ -12,7 +12,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
 from tpugraphs.layertime.table import LayerTable, read_table
-from tpugraphs.system.arguments import check_known, check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 
 __all__ = ["Layer", "LayerList", "equal_side", "places_of", "table_of", "window"]
@@ -58,7 +58,7 @@ class Layer:
             check_whole(f"{where}: rows", self.rows, 1, (1 << 40) - 1)
             if self.kind is None:
                 return
-            check_known(f"{where}: kind", self.kind, KINDS)
+            check_choice(f"{where}: kind", self.kind, KINDS)
         except ConfigError as error:
             raise DataError(str(error)) from None
         kind, counts = KINDS[self.kind], KINDS[self.kind].per_sample
