@@ -174,7 +174,7 @@ def test_a_cross_validation_that_makes_no_sense_is_refused():
             {"folds": 2, "group": "kin"},
             "group: expected 'family', a function of a graph, or labels, got 'kin'",
         ),
-        ({"folds": 2, "seeds": 0}, "seeds: expected how many"),
+        ({"folds": 2, "seeds": 0}, "seeds: expected a whole number from 1 to 10000"),
         ({"folds": 2, "beside": {"first-layout-cross": len}}, "`beside`: 'first-layout-cross' is the name"),
         ({"folds": 2, "ranker": 3}, "ranker: expected a tg.Ranker, a recipe or a function, got 3"),
     ):

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -16,18 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE
+from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
 from tpugraphs.ranker.baselines import RandomBaseline
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold
+from tpugraphs.ranker.leaveout import trained
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.trials import Scores, Task, Trial, judged
-from tpugraphs.recipes import Recipe, get_recipe
+from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.fields import RecipeFields
-from tpugraphs.system import tables
+from tpugraphs.recipes.functions import function_name
+from tpugraphs.system import memory, tables, tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
@@ -36,7 +38,13 @@ from tpugraphs.training.trainset import fingerprint
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Trial", "compare"]
+
+Parts = list[NDArray[np.float32]]  # scores (C,) of every graph
+_ENTRIES: dict[str, Any] = {  # of the file of a trial
+    "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
+    "peak": (int, type(None)), "per_1000": float, "values": dict,
+}  # fmt: skip
 
 
 def compare(
@@ -175,6 +183,190 @@ def _content(fold: Fold) -> str:
             h.update(fingerprint(graph, graph.kind, True).encode())
         h.update(b"/")
     return h.hexdigest()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One recipe, trained with one seed on one fold.
+
+    Attributes
+    ----------
+    recipe : str
+    variant : str
+        Fields that were given for this recipe alone, as ``"prune=merge"``; empty: none.
+    seed : int
+    fold : str
+    parameters : int
+        Learnt numbers.
+    seconds : float
+        Time of the training.
+    peak : int or None
+        Most memory in bytes that the process took in training and scoring, all its graphs included.
+    per_1000 : float
+        Seconds to score 1,000 configs of the unseen graphs, which are read and prepared in that time.
+    values : dict
+        Metric name to mean over the unseen graphs.
+    scores : list of (C,) float32
+        Of the unseen graphs.
+    choosing : list of (C,) float32
+        Scores of the graphs that parameters were chosen by.
+    """
+
+    recipe: str
+    variant: str
+    seed: int
+    fold: str
+    parameters: int
+    seconds: float
+    peak: int | None
+    per_1000: float
+    values: dict[str, float]
+    scores: Parts = field(repr=False, compare=False)
+    choosing: Parts = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Recipe and variant."""
+        return f"{self.recipe}, {self.variant}" if self.variant else self.recipe
+
+    def save(self, path: Path) -> None:
+        """Write the trial to a file.
+
+        Parameters
+        ----------
+        path : path
+            Where it is written.
+        """
+        tensors = {
+            f"{name}.{i}": scores
+            for name, part in (("scores", self.scores), ("choosing", self.choosing))
+            for i, scores in enumerate(part)
+        }
+        own = {name: value for name, value in vars(self).items() if name not in ("scores", "choosing")}
+        tensorfile.write(path, "trial", own, tensors)
+
+    @classmethod
+    def load(cls, path: Path) -> Trial:
+        """Read a trial that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            Of a trial.
+
+        Returns
+        -------
+        Trial
+            With its scores.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged.
+        """
+        metadata, tensors = tensorfile.read(path, "trial")
+        own: dict[str, Any] = {"scores": [], "choosing": []}
+        for name in sorted(tensors, key=lambda name: (len(name), name)):
+            part = name.partition(".")[0]
+            if part not in own:
+                raise tensorfile.fail(path, name, "scores.0, choosing.0 and so on", "another name")
+            own[part].append(tensors[name])
+        for name, kinds in _ENTRIES.items():
+            own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
+        return cls(**own)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a trial is made of."""
+
+    recipe: Recipe
+    variant: str
+    ranker: Ranker
+    fold: Fold
+    tta: int
+
+    def key(self, data: str) -> str:
+        """Name of its file: a hash of everything that the result follows from."""
+        told = {
+            "package": __version__,
+            "recipe": self.recipe.name,
+            "fields": plain(self.ranker.fields),
+            "losses": self.recipe.losses(self.ranker.fields),
+            "model": self._model(),
+            "functions": self._functions(),
+            "seed": int(self.ranker.seed),
+            "tta": self.tta,
+            "data": data,
+        }
+        if self.ranker.precision != "f32":
+            told["precision"] = self.ranker.precision
+        digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+        return f"{self.recipe.name}-{self.ranker.seed}-{digest}.safetensors"
+
+    def _model(self) -> list[Any]:
+        """Preprocessing and steps of a network, where they do not depend on the graphs."""
+        if self.recipe.estimator != "network" or not self.ranker.network.known:
+            return []
+        return [*self.ranker.pipeline.steps, *self.ranker.steps]
+
+    def _functions(self) -> list[str]:
+        """Tell a recipe of one's own from others of its name."""
+        recipe = self.recipe
+        if is_built_in(recipe):
+            return []
+        own = (recipe.steps, recipe.preprocessing, recipe.features, recipe.extra)
+        return [function_name(function) for function in own if function is not None]
+
+    def done(self, file: Path) -> Trial:
+        """Read the trial, which is finished."""
+        try:
+            return replace(Trial.load(file), variant=self.variant)  # the same fields may be named otherwise
+        except CheckpointError as error:
+            error.add_note("delete this file, and the same call does the trial again")
+            raise
+
+    def run(self) -> Trial:
+        """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
+        memory.forget_peak()
+        began = time.monotonic()
+        trained(self.ranker, self.fold)
+        seconds = time.monotonic() - began
+        began = time.monotonic()
+        scores = self._scores(self.fold.unseen)
+        per_config = (time.monotonic() - began) / sum(part.size for part in scores)
+        trial = Trial(
+            recipe=self.recipe.name,
+            variant=self.variant,
+            seed=int(self.ranker.seed),
+            fold=self.fold.name,
+            parameters=self.ranker.num_parameters,
+            seconds=seconds,
+            peak=memory.peak(),
+            per_1000=1000 * per_config,
+            values=judged(self.fold.unseen, scores),
+            scores=scores,
+            choosing=self._scores(self.fold.valid),
+        )
+        self.ranker.reset()
+        return trial
+
+    def _scores(self, graphs: Iterable[Any]) -> Parts:
+        return [np.asarray(self.ranker.predict(g, tta=self.tta, verbose=False), np.float32) for g in graphs]
+
+
+def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, float]:
+    """Mean of every metric over graphs; metrics that any order of a tile graph satisfies are left out."""
+    found: dict[str, list[float]] = {}
+    for graph, own in zip(graphs, scores, strict=True):
+        ran = np.asarray(graph.ran)
+        row = Row.judge(
+            str(graph.name), graph.collection or graph.kind, "", own[ran], measured_runtimes(graph, ran)
+        )
+        for name, value in row.values.items():
+            if name not in row.trivial:
+                found.setdefault(name, []).append(value)
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -394,7 +586,7 @@ def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str
     )
 
 
-def _mixed(members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None) -> Scores:
+def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:
     """Weighted mean of the normalized scores of every graph, as an ensemble has it."""
     shares = np.ones(len(members)) if weights is None else weights
     shares = shares / math.fsum(shares)

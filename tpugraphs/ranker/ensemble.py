@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError, Error
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments
-from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.scorer import (
     AdaptOptions,
@@ -26,10 +25,10 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
+    fastest_together,
     unchanged_if_it_fails,
 )
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
@@ -219,7 +218,7 @@ class Ensemble(ScorerBase):
             )
         self.rankers = members
         self.weights = _check_weights(weights, len(members))
-        self.normalize = _check_normalize(normalize)
+        self.normalize = check_choice("normalize", normalize, NORMALIZE)
         self._share()
 
     def _share(self) -> None:
@@ -242,6 +241,11 @@ class Ensemble(ScorerBase):
     def name(self) -> str:
         """Name in reports."""
         return "ensemble"
+
+    @property
+    def takes_configs(self) -> bool:  # type: ignore[override]
+        """Whether `predict` takes configs that the graph does not have: if all its rankers do."""
+        return all(getattr(ranker, "takes_configs", False) for ranker in self.rankers)
 
     @property
     def num_parameters(self) -> int:
@@ -342,8 +346,7 @@ class Ensemble(ScorerBase):
         DataError
             No graphs, or one without measured runtimes.
         """
-        if metric not in VALIDATION:
-            raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
+        check_choice("metric", metric, VALIDATION)
         sequence = as_graphs("valid", valid)
         graphs = [sequence[i] for i in range(len(sequence))]
         ran = [np.asarray(graph.ran) for graph in graphs]
@@ -373,14 +376,9 @@ class Ensemble(ScorerBase):
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore an ensemble from what `to_file` returned. `path` and errors: see `load`."""
-        weights = tensorfile.entry(path, metadata, "weights", list)
-        normalize = tensorfile.entry(path, metadata, "normalize", str)
-        rankers = filekinds.read_members(path, metadata, tensors)
-        try:
-            return cls(rankers, weights, normalize)
-        except ConfigError as error:
-            field = "weights" if str(error).startswith("weights") else "members"
-            raise CheckpointError(f"{error}; the file is damaged", file=path, field=field) from None
+        members = filekinds.read_members(path, metadata, tensors)
+        arguments = {"weights": list, "normalize": str}
+        return filekinds.construct(cls, path, metadata, arguments, rankers=members)
 
 
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
@@ -395,12 +393,6 @@ def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
     if not 0 < sum(values) < math.inf:
         raise ConfigError(f"weights: expected numbers that are not negative, and not all 0, got {weights!r}")
     return values
-
-
-def _check_normalize(normalize: Any) -> str:
-    if not isinstance(normalize, str) or normalize not in _METHODS:
-        raise ConfigError(f"normalize: expected one of {', '.join(NORMALIZE)}, got {normalize!r}")
-    return normalize
 
 
 def open_rankers(

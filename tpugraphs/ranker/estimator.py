@@ -138,7 +138,14 @@ class NetworkEstimator(Network):
         with held(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
 
-    def begin(self, train: Graphs, valid: Valid, folder: str | None, how: FitOptions) -> Fit:
+    def begin(
+        self,
+        train: Graphs,
+        valid: Valid,
+        folder: str | None,
+        how: FitOptions,
+        data: TrainingSet | None = None,
+    ) -> Fit:
         """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
 
         Parameters
@@ -149,16 +156,21 @@ class NetworkEstimator(Network):
             Of checkpoints.
         how : FitOptions
             The other arguments.
+        data : TrainingSet, optional
+            The graphs, as a fit of the same recipe with another seed has prepared them.
 
         Returns
         -------
         Fit
             It has the current weights.
         """
-        most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
-        pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
-        data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
-        return self.start(data, folder, how)
+        if data is None:
+            most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
+            pipeline = self.pipeline if how.init is None else self._begin_with(how.init.network)
+            data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
+        fit = Fit(self, data, folder, how)
+        self.history = fit.history
+        return fit
 
     def _begin_with(self, other: Network) -> Pipeline:
         """Return the preprocessing of another network, whose weights this one can begin with."""
@@ -170,27 +182,6 @@ class NetworkEstimator(Network):
                 f"{other.recipe.name!r} with {counted(other.num_parameters, 'parameter')}"
             )
         return pipeline
-
-    def start(self, data: TrainingSet, folder: str | None, how: FitOptions) -> Fit:
-        """Return the fit on prepared graphs before its first step. The caller holds the lock on `folder`.
-
-        Parameters
-        ----------
-        data : TrainingSet
-            Prepared graphs.
-        folder : str or None
-            Of checkpoints.
-        how : FitOptions
-            The other arguments of `fit`.
-
-        Returns
-        -------
-        Fit
-            It has the current weights.
-        """
-        fit = Fit(self, data, folder, how)
-        self.history = fit.history
-        return fit
 
     def partial_fit(self, graph: Graph, configs: Rows) -> float:
         """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`.

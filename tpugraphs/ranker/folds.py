@@ -151,7 +151,10 @@ def unseen_graphs(
         unseen = [i for i in unseen if least == 0 or sequence[i].num_configs >= least]
         if not unseen:
             continue
-        made.append(Fold(f"fold {number}", Part(sequence, seen), (), Part(sequence, unseen), unseen))
+        train: Sequence[Graph] = Part(sequence, seen)
+        if isinstance(graphs, (list, tuple)):
+            train = list(train)  # then a fit can hold out a share of the configs
+        made.append(Fold(f"fold {number}", train, (), Part(sequence, unseen), unseen))
     if not made:
         raise ConfigError(f"least: no graph has {counted(least, 'config')}")
     return made

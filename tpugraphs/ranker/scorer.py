@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
+from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
@@ -25,17 +26,16 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import file_name
 
-__all__ = ["AdaptOptions", "ChooseOptions", "PredictOptions", "Scorer", "ScorerBase", "Scores", "scoring"]
-
-Scores = NDArray[np.float32] | NDArray[np.float64]
-"""Scores (n,): smaller = predicted faster."""
-
-
-class PredictOptions(TypedDict, total=False):
-    """Arguments of :meth:`ScorerBase.predict` by keyword, but `tta`."""
-
-    precision: str | None
-    verbose: bool | None
+__all__ = [
+    "AdaptOptions",
+    "ChooseOptions",
+    "PredictOptions",
+    "Scorer",
+    "ScorerBase",
+    "Scores",
+    "fastest_together",
+    "scoring",
+]
 
 
 class AdaptOptions(TypedDict, total=False):
@@ -44,55 +44,6 @@ class AdaptOptions(TypedDict, total=False):
     steps: int
     anchor: float
     only: Sequence[str] | None
-
-
-class ChooseOptions(PredictOptions, total=False):
-    """Arguments of :meth:`ScorerBase.predict` by keyword."""
-
-    tta: int
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """Protocol of everything that scores configs, for ensembles, reports and submissions.
-
-    Derive a class of your own from :class:`ScorerBase`, which lacks only `kind` and `predict`.
-    """
-
-    # ScorerBase documents each of these.
-    # ruff: noqa: D102
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def fitted(self) -> bool: ...
-    @property
-    def node_padding(self) -> int | None: ...
-    def fit(self, train: Graphs, valid: Valid = None) -> object: ...
-    def predict(
-        self,
-        graph: Graph,
-        configs: Rows | None = None,
-        *,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> Scores: ...
-    def rank(self, graph: Graph, configs: Rows | None = None, *, together: int = 0) -> NDArray[np.int64]: ...
-    def choose(
-        self,
-        graph: Graph,
-        count: int = 10,
-        configs: Rows | None = None,
-        **options: Unpack[ChooseOptions],
-    ) -> NDArray[np.int64]: ...
-    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer: ...
-    def evaluate(self, graphs: Graphs, configs: Rows | None = None) -> Report: ...
-    def score(self, graphs: Graphs, y: Any = None) -> float: ...
-    def share_prepared(self, other: object) -> bool: ...
-    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
-    def save(self, path: str | os.PathLike[str]) -> None: ...
 
 
 class ScorerBase(Convention, ABC):
@@ -105,6 +56,8 @@ class ScorerBase(Convention, ABC):
 
     #: Kind that files of this class name; see :func:`tpugraphs.ranker.filekinds.register`.
     file_kind: str = ""
+    #: Whether `predict` takes configs that the graph does not have, in place of rows.
+    takes_configs: bool = False
 
     @property
     @abstractmethod
@@ -567,3 +520,32 @@ def scoring(
         return scores
 
     return places
+
+
+def fastest_together(
+    samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """Choose configs one by one, each so that the fastest of those so far is expected to be fastest.
+
+    Parameters
+    ----------
+    samples : (n, S) float64
+        Runtimes or scores of n configs in S worlds that may be the true one.
+    count : int
+        How many, at most n.
+    weights : (S,) float64, optional
+        Probabilities of the worlds; equal by default.
+
+    Returns
+    -------
+    (count,) int64
+        Their places. The order is that of the choice, so a shorter list is the beginning of a longer one.
+    """
+    fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
+    for _ in range(count):
+        found = np.minimum(samples, fastest)
+        expected = found.mean(1) if weights is None else found @ weights
+        expected[chosen] = np.inf
+        chosen.append(int(expected.argmin()))
+        fastest = np.minimum(fastest, samples[chosen[-1]])
+    return np.array(chosen, np.int64)

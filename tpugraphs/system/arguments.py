@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["check_number", "check_whole"]
+__all__ = ["check_choice", "check_number", "check_whole"]
 
 
 def check_whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
@@ -27,3 +28,10 @@ def check_number(name: str, value: Any, least: float = 1e-6, most: float = 1e6) 
     if not number or not least <= value <= most:
         raise ConfigError(f"{name}: expected a number from {least:g} to {most:g}, got {value!r}")
     return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return an argument that is one of some words, or raise ConfigError."""
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+    return value
