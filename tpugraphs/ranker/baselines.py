@@ -301,7 +301,7 @@ class MeanEffect(LearntScorer):
 def _table(graph: Graph) -> NDArray[np.float32]:
     """Return the features of configs (C, T), with one sign of zero."""
     if graph.config_feat is None or graph.schema.digits:
-        text = "expected configs as features alone: a mean over programs needs configs that they share"
-        raise DataError(text, file=str(graph.name), field="config_feat", found="digits", expected="features")
+        expected, todo = "configs as features alone", "a mean over programs needs configs that they share"
+        raise DataError.of("config_feat", expected, "digits of nodes", todo, file=str(graph.name))
     table: NDArray[np.float32] = graph.config_feat + np.float32(0)
     return table

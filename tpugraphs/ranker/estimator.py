@@ -205,17 +205,13 @@ class NetworkEstimator(Network):
         """
         if self.last.get(graph) is None or not self.last.measured:
             check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
-        rows = graph.row_numbers(configs)
+        rows, name = graph.row_numbers(configs), str(graph.name)
         if rows.size < 2:
-            raise DataError(
-                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
-            )
+            raise DataError(f"configs: expected at least two to compare, got {rows.size}", file=name)
         if graph.valid is not None and not graph.valid[rows].all():
             failed = int(rows[~graph.valid[rows]][0])
-            raise DataError(
-                f"configs: config {failed} failed, so nothing can be learnt from it: give some of graph.ran",
-                file=str(graph.name), field="configs", found=f"config {failed}", expected="configs that ran",
-            )  # fmt: skip
+            found = f"config {failed}, which failed: nothing can be learnt from it"
+            raise DataError.of("configs", "configs that ran", found, "give some of graph.ran", file=name)
         if not self.fitted:
             self.pipeline.fit([graph])
             self.follow()

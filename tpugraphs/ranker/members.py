@@ -289,10 +289,8 @@ def pseudo_label(
     part = graph.select(rows)
     scores = np.asarray(scorer.predict(part, **options))
     if not np.isfinite(scores).all():
-        raise DataError(
-            f"the scores of {scorer.name} are not finite",
-            file=str(graph.name), field="scores", expected="finite numbers", found="others",
-        )  # fmt: skip
+        found, todo = f"NaN or infinity, of {scorer.name}", "take another scorer"
+        raise DataError.of("scores", "finite numbers", found, todo, file=str(graph.name))
     places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
     if isinstance(part, TileGraph):
         return part.replace(config_runtime=places, config_runtime_normalizers=np.ones_like(places))

@@ -163,11 +163,8 @@ def _pipeline() -> Pipeline:
 def _check_features(graph: Graph) -> None:
     """Raise DataError unless the configs of a graph are features alone."""
     if graph.config_feat is None or graph.schema.digits:
-        raise DataError(
-            "config_feat: expected configs that are features and nothing else, found digits of nodes: "
-            "a Gaussian process does not learn from these",
-            file=str(graph.name), field="config_feat", found="digits", expected="features",
-        )  # fmt: skip
+        expected, todo = "configs that are features and nothing else", "train a tg.Ranker on these"
+        raise DataError.of("config_feat", expected, "digits of nodes", todo, file=str(graph.name))
 
 
 def _standard(learnt: Mapping[str, NDArray[Any]], table: Floats, kind: str = "") -> Floats:
@@ -493,10 +490,8 @@ class MultiTaskGaussianProcess(Process):
                 "programs with the same configs, or train a Ranker"
             )
         if len(configs) == 1:
-            raise DataError(
-                "config_feat: all configs are the same, so nothing can be learnt",
-                file=str(graphs[0].name), field="config_feat", found="1 distinct", expected="at least 2",
-            )  # fmt: skip
+            todo, name = "all are the same, so nothing can be learnt", str(graphs[0].name)
+            raise DataError.of("config_feat", "at least 2 different configs", "1", todo, file=name)
         effects, there = _grid(graphs, np.cumsum([0, *map(len, parts)]), which.ravel(), len(configs))
         made.learnt = _scaled("program", described, self.length) | _scaled("config", configs, 1.0)
         made._factor()

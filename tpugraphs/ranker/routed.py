@@ -103,11 +103,9 @@ class Routed(ScorerBase):
         for pattern, ranker in self.routes.items():
             if any(fnmatchcase(name, pattern) for name in names):
                 return ranker
-        known = ", ".join(self.routes)
-        raise DataError(
-            f"no route for {' or '.join(map(repr, names))}; there are {known}",
-            file=str(graph.name), field=self.by, found=" or ".join(names), expected=known,
-        )  # fmt: skip
+        known, found = ", ".join(self.routes), " or ".join(names)
+        text = f"no route for {' or '.join(map(repr, names))}; there are {known}"
+        raise DataError(text, file=str(graph.name), field=self.by, found=found, expected=known)
 
     @property
     def kind(self) -> str:

@@ -279,8 +279,8 @@ class ScorerBase(Convention, ABC):
                 known[str(graph.name)] = None
             return score(graph, *rows)
 
-        judged = self.judged(tta, precision, options.get("verbose"), members, together)
-        noting = {name: partial(noted, score) for name, score in judged.items()}
+        how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
+        noting = {n: partial(noted, score) for n, score in self.judged(members, together, **how).items()}
         report = evaluate(noting, graphs, configs=configs, **options)
         return replace(report, known=tuple(known))
 
@@ -300,23 +300,18 @@ class ScorerBase(Convention, ABC):
         return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
-        self,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-        members: bool = False,
-        together: int = 0,
+        self, members: bool = False, together: int = 0, **options: Unpack[ChooseOptions]
     ) -> dict[str, Callable[..., Scores | NDArray[np.int64]]]:
         """Return what `evaluate` judges: scoring functions by name.
 
         Parameters
         ----------
-        tta, precision, verbose
-            Those of `predict`.
         members : bool
             Also those of members.
         together : int
             As in `rank`.
+        **options
+            Those of `predict`.
 
         Returns
         -------
@@ -324,7 +319,7 @@ class ScorerBase(Convention, ABC):
             Functions of a graph and rows, as :func:`tpugraphs.evaluation.evaluate` takes them.
         """
         scorers = {self.name: self, **(self.members if members else {})}
-        return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
+        return {name: scoring(scorer, together, **options) for name, scorer in scorers.items()}
 
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
@@ -487,11 +482,7 @@ def _parts(scorer: Any) -> Iterator[Any]:
 
 
 def scoring(
-    scorer: Any,
-    tta: int = 0,
-    precision: str | None = None,
-    verbose: bool | None = None,
-    together: int = 0,
+    scorer: Any, together: int = 0, **options: Unpack[ChooseOptions]
 ) -> Callable[..., Scores | NDArray[np.int64]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it.
 
@@ -501,7 +492,7 @@ def scoring(
     ----------
     scorer : scorer
         Any.
-    tta, precision, verbose, together
+    together, **options
         Those of :meth:`ScorerBase.rank`.
 
     Returns
@@ -509,12 +500,11 @@ def scoring(
     callable
         Takes a graph, and optionally configs; returns scores (n,).
     """
-    how = {"tta": tta, "precision": precision, "verbose": verbose}
     if check_whole("together", together, 0) == 0:
-        return partial(scorer.predict, **how)
+        return partial(scorer.predict, **options)
 
     def places(graph: Graph, configs: Rows | None = None) -> NDArray[np.int64]:
-        order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **how)
+        order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **options)
         scores = np.empty_like(order)
         scores[order] = np.arange(order.size)
         return scores

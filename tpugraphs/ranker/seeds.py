@@ -21,7 +21,7 @@ from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.members import in_folders, train_together
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, scoring
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.recipes.declared import UnknownFieldOrValue
 from tpugraphs.recipes.fields import FieldsButLength, RecipeName
@@ -193,8 +193,8 @@ class SeedRuns:
         """
         judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
         judged["ensemble"] = self.ensemble(normalize=normalize)
-        verbose = options.get("verbose")
-        scorers = {name: scoring(one, tta, precision, verbose) for name, one in judged.items()}
+        how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
+        scorers = {name: scoring(one, **how) for name, one in judged.items()}
         return evaluate(scorers, graphs, configs=configs, **options)
 
     def spread(self, report: Report, metric: str = "tau") -> tuple[float, float]:
@@ -443,11 +443,9 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None
         if found != plan[key]:
-            raise CheckpointError(
-                f"{key}: {found!r} was stated before the training, now it is {plan[key]!r}; "
-                "continue with what was stated, or use another checkpoint_dir",
-                file=path, field=key, found=repr(found), expected=repr(plan[key]),
-            )  # fmt: skip
+            before = f"{found!r}, which was stated before the training"
+            todo = "continue with that, or use another checkpoint_dir"
+            raise CheckpointError.of(key, repr(plan[key]), before, todo, file=path)
 
 
 def _runs(crew: Crew, rule: Rule, began: float) -> SeedRuns:

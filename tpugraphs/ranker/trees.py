@@ -332,11 +332,9 @@ class TreeEstimator(Estimator):
     def _check_width(self, graph: Graph, tree: Trees, width: int) -> None:
         """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
         if tree.size == (0, 0) and width != tree.width:
-            raise DataError(
-                f"config_feat: these trees were learnt from tables of {counted(tree.width, 'column')}, "
-                f"this graph has {width}",
-                file=str(graph.name), field="config_feat", expected=str(tree.width), found=str(width),
-            )  # fmt: skip
+            expected = f"a table of {counted(tree.width, 'column')}"
+            todo = "rank graphs with the columns that the trees learnt from"
+            raise DataError.of("config_feat", expected, str(width), todo, file=str(graph.name))
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -374,9 +372,10 @@ class TreeEstimator(Estimator):
             {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        told: dict[str, Any] = {} if self._schema is None else {"schema": self._schema.to_dict()}
-        told |= {} if self._own is None else {"own": list(self._own)}
-        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries, **told}, tensors
+        metadata = {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}
+        metadata |= {} if self._schema is None else {"schema": self._schema.to_dict()}
+        metadata |= {} if self._own is None else {"own": list(self._own)}
+        return metadata, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_file` gave; CheckpointError if that is damaged."""
