@@ -258,7 +258,9 @@ def test_pseudo_labels_that_cannot_be_made():
 
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         tg.pseudo_label(small_graph(), small_ranker())
-    with pytest.raises(tg.DataError, match="scores: expected finite numbers, found NaN or infinity, of Broken"):
+    with pytest.raises(
+        tg.DataError, match="scores: expected finite numbers, found NaN or infinity, of Broken"
+    ):
         tg.pseudo_label(small_graph(), Broken())
     with pytest.raises(tg.ConfigError, match="n_configs: expected a whole number of at least 2"):
         tg.pseudo_label(small_graph(), Broken(), 1)

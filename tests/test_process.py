@@ -162,8 +162,8 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
     )  # fmt: skip
     failed = table(valid=np.arange(300) % 2 > 0)
     for act, kind, message in (
-        (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted ranker, got 3"),
-        (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: expected a fitted ranker"),
+        (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted scorer.*got int"),
+        (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: it has learnt nothing yet"),
         (lambda: GaussianProcess(spread=0), tg.ConfigError, "spread: expected a number from 1e-06 to 1e\\+06, got 0"),
         (lambda: GaussianProcess(spread="wide"), tg.ConfigError, "spread: expected a number from 1e-06 to 1e\\+06, got 'wide'"),
         (lambda: GaussianProcess(seed=-1), tg.ConfigError, "seed: expected a whole number of at least 0, got -1"),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,8 @@ def compare(
         for task in tasks:
             file = None if place is None else place / task.key(data[task.fold.name])
             if file is not None and file.exists():
-                trial = task.done(file)
+                trial = Trial.load(file)
+                trial = replace(trial, variant=task.variant)  # the same fields may be named otherwise
             else:
                 trial = task.run()
                 if file is not None:
@@ -167,7 +168,7 @@ def _tasks(
         for fold in folds:
             for seed in range(seeds):
                 ranker = Ranker(recipe, **{"seed": seed, "preset": preset, **common, **own})
-                tasks.append(Task(recipe, variant, ranker, fold, tta))
+                tasks.append(Task(ranker, variant, fold, tta))
     if not tasks:
         raise ConfigError("recipes: expected at least one; tpugraphs.list_recipes() names them")
     if unused := set(fields) - used:
@@ -264,6 +265,14 @@ class Trial:
         CheckpointError
             The file is damaged.
         """
+        try:
+            return cls(**cls._read(path))
+        except CheckpointError as error:
+            error.add_note("delete this file, and the same call does the trial again")
+            raise
+
+    @staticmethod
+    def _read(path: Path) -> dict[str, Any]:
         metadata, tensors = tensorfile.read(path, "trial")
         own: dict[str, Any] = {"scores": [], "choosing": []}
         for name in sorted(tensors, key=lambda name: (len(name), name)):
@@ -273,82 +282,62 @@ class Trial:
             own[part].append(tensors[name])
         for name, kinds in _ENTRIES.items():
             own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
-        return cls(**own)
+        return own
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What a trial is made of."""
 
-    recipe: Recipe
-    variant: str
     ranker: Ranker
+    variant: str
     fold: Fold
     tta: int
 
     def key(self, data: str) -> str:
         """Name of its file: a hash of everything that the result follows from."""
-        told = {
+        ranker, recipe = self.ranker, self.ranker._recipe
+        known = recipe.estimator == "network" and ranker.network.known
+        functions: list[Any] = [recipe.steps, recipe.preprocessing, recipe.features, recipe.extra]
+        functions = [] if is_built_in(recipe) else functions
+        identity = {
             "package": __version__,
-            "recipe": self.recipe.name,
-            "fields": plain(self.ranker.fields),
-            "losses": self.recipe.losses(self.ranker.fields),
-            "model": self._model(),
-            "functions": self._functions(),
-            "seed": int(self.ranker.seed),
+            "recipe": recipe.name,
+            "fields": plain(ranker.fields),
+            "losses": recipe.losses(ranker.fields),
+            "model": [*ranker.pipeline.steps, *ranker.steps] if known else [],
+            "functions": [function_name(function) for function in functions if function is not None],
+            "seed": int(ranker.seed),
             "tta": self.tta,
             "data": data,
+            **({} if ranker.precision == "f32" else {"precision": ranker.precision}),
         }
-        if self.ranker.precision != "f32":
-            told["precision"] = self.ranker.precision
-        digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
-        return f"{self.recipe.name}-{self.ranker.seed}-{digest}.safetensors"
-
-    def _model(self) -> list[Any]:
-        """Preprocessing and steps of a network, where they do not depend on the graphs."""
-        if self.recipe.estimator != "network" or not self.ranker.network.known:
-            return []
-        return [*self.ranker.pipeline.steps, *self.ranker.steps]
-
-    def _functions(self) -> list[str]:
-        """Tell a recipe of one's own from others of its name."""
-        recipe = self.recipe
-        if is_built_in(recipe):
-            return []
-        own = (recipe.steps, recipe.preprocessing, recipe.features, recipe.extra)
-        return [function_name(function) for function in own if function is not None]
-
-    def done(self, file: Path) -> Trial:
-        """Read the trial, which is finished."""
-        try:
-            return replace(Trial.load(file), variant=self.variant)  # the same fields may be named otherwise
-        except CheckpointError as error:
-            error.add_note("delete this file, and the same call does the trial again")
-            raise
+        digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8).hexdigest()
+        return f"{recipe.name}-{ranker.seed}-{digest}.safetensors"
 
     def run(self) -> Trial:
         """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
+        ranker, fold = self.ranker, self.fold
         memory.forget_peak()
         began = time.monotonic()
-        trained(self.ranker, self.fold)
+        trained(ranker, fold)
         seconds = time.monotonic() - began
         began = time.monotonic()
-        scores = self._scores(self.fold.unseen)
+        scores = self._scores(fold.unseen)
         per_config = (time.monotonic() - began) / sum(part.size for part in scores)
         trial = Trial(
-            recipe=self.recipe.name,
+            recipe=ranker.recipe,
             variant=self.variant,
-            seed=int(self.ranker.seed),
-            fold=self.fold.name,
-            parameters=self.ranker.num_parameters,
+            seed=int(ranker.seed),
+            fold=fold.name,
+            parameters=ranker.num_parameters,
             seconds=seconds,
             peak=memory.peak(),
             per_1000=1000 * per_config,
-            values=judged(self.fold.unseen, scores),
+            values=judged(fold.unseen, scores),
             scores=scores,
-            choosing=self._scores(self.fold.valid),
+            choosing=self._scores(fold.valid),
         )
-        self.ranker.reset()
+        ranker.reset()
         return trial
 
     def _scores(self, graphs: Iterable[Any]) -> Parts:
@@ -389,10 +378,22 @@ class Summary:
     name: str
     mean: dict[str, float]
     sd: dict[str, float]
-    seconds: float
-    per_1000: float
-    parameters: int
-    peak: int | None
+    seconds: float = math.nan
+    per_1000: float = math.nan
+    parameters: int = 0
+    peak: int | None = None
+
+    @classmethod
+    def of(cls, name: str, found: Iterable[tuple[int, dict[str, float]]], **costs: Any) -> Summary:
+        """Summarise the metrics of folds and seeds, given as pairs (seed, metrics)."""
+        of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
+        for seed, values in found:
+            for metric, value in values.items():
+                of.setdefault(metric, {}).setdefault(seed, []).append(value)
+        means = {metric: [float(np.mean(own)) for own in by_seed.values()] for metric, by_seed in of.items()}
+        mean = {metric: float(np.mean(each)) for metric, each in means.items()}
+        sd = {n: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for n, each in means.items()}
+        return cls(name, mean, sd, **costs)
 
 
 @dataclass(frozen=True)
@@ -436,16 +437,14 @@ class Comparison:
         return sorted(found, key=lambda s: sign * s.mean[self.metric] if self.metric in s.mean else last)
 
     def _summary(self, name: str, trials: list[Trial]) -> Summary:
-        mean, sd = _over_seeds([(trial.seed, trial.values) for trial in trials])
         peaks = [trial.peak for trial in trials if trial.peak is not None]
-        return Summary(
+        return Summary.of(
             name,
-            mean,
-            sd,
-            float(np.mean([trial.seconds for trial in trials])),
-            float(np.mean([trial.per_1000 for trial in trials])),
-            max(trial.parameters for trial in trials),
-            max(peaks, default=None),
+            [(trial.seed, trial.values) for trial in trials],
+            seconds=float(np.mean([trial.seconds for trial in trials])),
+            per_1000=float(np.mean([trial.per_1000 for trial in trials])),
+            parameters=max(trial.parameters for trial in trials),
+            peak=max(peaks, default=None),
         )
 
     @cached_property
@@ -457,8 +456,7 @@ class Comparison:
             for seed in seeds
             for fold in self.folds
         ]
-        mean, sd = _over_seeds(found)
-        return Summary("random", mean, sd, 0.0, 0.0, 0, None)
+        return Summary.of("random", found, seconds=0.0, per_1000=0.0)
 
     def ensembles(self) -> list[Summary]:
         """Return the ensembles of all trials of a fold: equal weights, and weights fitted on `valid`.
@@ -480,9 +478,7 @@ class Comparison:
             if len(fold.valid):
                 values = judged(fold.unseen, _mixed(parts, "rank", self._weights(members, fold)))
                 found.setdefault("ensemble, weights fitted", []).append((number, values))
-        return [
-            Summary(name, *_over_seeds(values), math.nan, math.nan, 0, None) for name, values in found.items()
-        ]
+        return [Summary.of(name, values) for name, values in found.items()]
 
     def _weights(self, members: list[Trial], fold: Fold) -> NDArray[np.float64]:
         judge = metrics.VALIDATION["top5" if self.tile else "tau"]
@@ -571,19 +567,6 @@ class Comparison:
         ):
             with atomic_write(base + suffix) as file:
                 file.write((text + "\n").encode())
-
-
-def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean of every metric, and standard deviation over seeds of its mean over folds."""
-    of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
-    for seed, values in found:
-        for name, value in values.items():
-            of.setdefault(name, {}).setdefault(seed, []).append(value)
-    means = {name: [float(np.mean(own)) for own in by_seed.values()] for name, by_seed in of.items()}
-    return (
-        {name: float(np.mean(each)) for name, each in means.items()},
-        {name: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for name, each in means.items()},
-    )
 
 
 def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:

@@ -25,6 +25,7 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
+    check_scorer,
     fastest_together,
     unchanged_if_it_fails,
 )
@@ -195,28 +196,17 @@ class Ensemble(ScorerBase):
         members = tuple(rankers) if isinstance(rankers, Iterable) else ()
         if not members:
             raise ConfigError(f"rankers: expected a list of at least one Ranker, got {rankers!r}")
-        for i, ranker in enumerate(members):
-            if not isinstance(ranker, Scorer):
-                todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
-                if isinstance(ranker, (str, os.PathLike)):
-                    todo = "use tg.load_ranker(path) to read a file"
+        self.rankers = tuple(check_scorer(f"rankers[{i}]", one) for i, one in enumerate(members))
+        for i, ranker in enumerate(self.rankers):
+            if ranker.kind not in (self.kind, "any"):
                 raise ConfigError(
-                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}; {todo}"
+                    f"rankers[{i}]: it ranks {ranker.kind} graphs, the first one {self.kind} graphs: make an "
+                    "ensemble of each"
                 )
-            if not ranker.fitted:
-                raise ConfigError(f"rankers: that at place {i} has learnt nothing yet: fit or load it first")
-            kind = next((other.kind for other in members if other.kind != "any"), "any")
-            if ranker.kind not in (kind, "any"):
-                raise ConfigError(
-                    f"rankers: that at place {i} ranks {ranker.kind} graphs, the first one {kind} graphs: "
-                    "make an ensemble of each"
-                )
-        paddings = {ranker.node_padding for ranker in members} - {None}
-        if len(paddings) > 1:
+        if len({ranker.node_padding for ranker in members} - {None}) > 1:
             raise ConfigError(
                 "rankers: some need node features padded with -1, others with 0: no graph suits all of them"
             )
-        self.rankers = members
         self.weights = _check_weights(weights, len(members))
         self.normalize = check_choice("normalize", normalize, NORMALIZE)
         self._share()

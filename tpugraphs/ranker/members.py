@@ -20,7 +20,7 @@ from tpugraphs.ranker.arguments import FitArguments, FitTogether
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import ChooseOptions, Scorer, unchanged_if_it_fails
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_scorer, unchanged_if_it_fails
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -275,12 +275,7 @@ def pseudo_label(
     """
     if not isinstance(graph, Graph):
         raise not_a_graph("graph", graph)
-    if not isinstance(scorer, Scorer):
-        raise ConfigError(
-            f"scorer: expected a fitted scorer such as a tg.Ranker, got {type(scorer).__name__}"
-        )
-    if not scorer.fitted:
-        raise Error("scorer: it has learnt nothing yet: call its fit first")
+    check_scorer("scorer", scorer)
     rows = np.asarray(graph.ran)
     if n_configs is not None:
         count = min(rows.size, check_whole("n_configs", n_configs, 2))

@@ -21,7 +21,7 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.learnt import Array, Floats, LearntScorer
-from tpugraphs.ranker.scorer import ChooseOptions, Scorer, fastest_together
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_scorer, fastest_together
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_number, check_whole
@@ -231,9 +231,8 @@ class GaussianProcess(Process):
 
     def __init__(self, base: Scorer | None = None, spread: float = 1.0, seed: int = 0) -> None:
         super().__init__(seed)
-        if base is not None and not (isinstance(base, Scorer) and base.fitted):
-            raise ConfigError(f"base: expected a fitted ranker, got {base!r}")
-        self.base, self.spread = base, check_number("spread", spread)
+        self.base = base if base is None else check_scorer("base", base)
+        self.spread = check_number("spread", spread)
 
     def fit(  # type: ignore[override]
         self, graph: Graph, configs: Rows | None = None, *, valid: Valid = None

@@ -33,6 +33,7 @@ __all__ = [
     "Scorer",
     "ScorerBase",
     "Scores",
+    "check_scorer",
     "fastest_together",
     "scoring",
 ]
@@ -455,6 +456,18 @@ class ScorerBase(Convention, ABC):
         """
         name = file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
+
+
+def check_scorer(name: str, value: Any) -> Scorer:
+    """Return an argument that is a scorer which has learnt something, or raise ConfigError."""
+    if not isinstance(value, Scorer):
+        todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
+        todo = "use tg.load_ranker(path) to read a file" if isinstance(value, (str, os.PathLike)) else todo
+        found = type(value).__name__
+        raise ConfigError(f"{name}: expected a fitted scorer such as a tg.Ranker, got {found}; {todo}")
+    if not value.fitted:
+        raise ConfigError(f"{name}: it has learnt nothing yet: fit or load it first")
+    return value
 
 
 @contextmanager
