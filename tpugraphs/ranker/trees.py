@@ -1,4 +1,4 @@
-"""Gradient-boosted trees in place of a network, for recipes with ``estimator="trees"``.
+"""Boosted trees in place of a network, for recipes with ``estimator="trees"`` or ``"tree-pairs"``.
 
 LightGBM grows them. The core reads and checks the text that it writes of them, and scores: a ranker that has
 learnt, or comes from a file, no longer needs LightGBM.
@@ -7,7 +7,7 @@ learnt, or comes from a file, no longer needs LightGBM.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -50,8 +50,6 @@ __all__ = ["TreeEstimator", "TreePairEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
 _MOST = 16 << 20  # columns, nodes: sizes in files are below
-_CHUNK = 1 << 14  # rows of a table that is scored at a time
-_PAIRED = 1 << 12  # of a table of pairs
 
 
 def _lightgbm() -> Any:
@@ -112,6 +110,7 @@ class Trees:
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
 Part = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]
 Table = list[Part]
+Score = Callable[[NDArray[np.float32]], NDArray[np.float32]]  # of a table (n, F): scores (n,)
 
 
 class TreeEstimator(Estimator):
@@ -131,6 +130,9 @@ class TreeEstimator(Estimator):
     trees : list of Trees
     history : History or None
     """
+
+    _chunk = 1 << 14  # rows of a table that is scored at a time
+    _times = 1  # how often trees see every column of the table
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
         self.recipe, self.fields, self.seed = recipe, fields, int(seed)
@@ -315,26 +317,27 @@ class TreeEstimator(Estimator):
         self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
     ) -> NDArray[np.float32]:
         tree = self._nearest(self._size(graph))
-        scores = np.empty(rows.size, np.float32)
-        for start in range(0, rows.size, _CHUNK):
-            part = rows[start : start + _CHUNK]
-            features = self._table(graph, part)
-            self._check_width(graph, tree, features.shape[1])
-            scores[start : start + _CHUNK] = tree.forest.scores(features, self._rounds)
+        score, scores = self._scorer(graph, tree), np.empty(rows.size, np.float32)
+        for start in range(0, rows.size, self._chunk):
+            part = rows[start : start + self._chunk]
+            table = self._table(graph, part)
+            width = self._times * table.shape[1]
+            if tree.size == (0, 0) and width != tree.width:
+                expected = f"a table of {counted(tree.width, 'column')}"
+                todo = "rank graphs with the columns that the trees learnt from"
+                raise DataError.of("config_feat", expected, str(width), todo, file=str(graph.name))
+            scores[start : start + self._chunk] = score(table)
             if progress is not None:
                 progress.update(part.size)
         return scores
 
+    def _scorer(self, graph: Graph, tree: Trees) -> Score:
+        """Return what scores the rows of a graph's table."""
+        return lambda table: tree.forest.scores(table, self._rounds)
+
     def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the recipe's table (n, F), as the core takes it."""
         return np.ascontiguousarray(self.recipe.features(self.fields, graph, rows), np.float32)
-
-    def _check_width(self, graph: Graph, tree: Trees, width: int) -> None:
-        """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
-        if tree.size == (0, 0) and width != tree.width:
-            expected = f"a table of {counted(tree.width, 'column')}"
-            todo = "rank graphs with the columns that the trees learnt from"
-            raise DataError.of("config_feat", expected, str(width), todo, file=str(graph.name))
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -446,6 +449,9 @@ class TreePairEstimator(TreeEstimator):
         See :class:`TreeEstimator`.
     """
 
+    _chunk = 1 << 12
+    _times = 2  # as a number, and in the difference
+
     def _size(self, graph: Graph) -> tuple[int, int]:
         return 0, 0
 
@@ -468,22 +474,12 @@ class TreePairEstimator(TreeEstimator):
         slower = (times[i] > times[j]).astype(np.float64)
         return _paired(features[i], features[j]), slower, np.sqrt(weights[i] * weights[j])
 
-    def _scores(
-        self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
-        tree = self._nearest((0, 0))
+    def _scorer(self, graph: Graph, tree: Trees) -> Score:
         count = min(graph.num_configs, self.fields.references)
         key = (self.seed, Stream.TREES, 1 << 40)
         sample = kernels.sample_without_replacement(graph.num_configs, count, key, order="sorted")
         others = self._table(graph, sample)
-        scores = np.empty(rows.size, np.float32)
-        for start in range(0, rows.size, _PAIRED):
-            part = self._table(graph, rows[start : start + _PAIRED])
-            self._check_width(graph, tree, 2 * part.shape[1])
-            scores[start : start + _PAIRED] = tree.forest.against(part, others, self._rounds)
-            if progress is not None:
-                progress.update(len(part))
-        return scores
+        return lambda table: tree.forest.against(table, others, self._rounds)
 
     def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
         """Return gains by column of the recipe's table: of its number and of the difference, together."""
