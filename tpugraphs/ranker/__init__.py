@@ -1,4 +1,4 @@
-"""Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
+"""Scorers: rankers, ensembles, training with several seeds, routing, baselines, a base class for yours."""
 
 from tpugraphs.ranker.baselines import LinearBaseline, MeanEffect, RandomBaseline
 from tpugraphs.ranker.comparison import Comparison, Trial, compare

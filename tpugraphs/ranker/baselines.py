@@ -1,4 +1,4 @@
-"""What a ranker must beat: a random order, a linear model of one graph, mean effects over programs."""
+"""Baselines: a random order, a linear model of one graph, mean effects over programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRAPHS = ("any", "layout", "tile", "graph")
 
 
 def random_scores(graph: Graph, configs: Rows | None = None, *, seed: int = 0) -> Floats:
-    """Scores of a random order: a permutation of 0..n-1.
+    """Return scores of a random order: a permutation of 0..n-1.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def compare(
 
 
 def _checked(folds: Iterable[Fold]) -> list[Fold]:
-    """Return the folds, of which each must have a name of its own, and graphs to learn from and judge on."""
+    """Check that folds have different names, and graphs to learn from and to judge on."""
     divided = list(folds)
     if not divided or not all(isinstance(fold, Fold) for fold in divided):
         raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
@@ -286,7 +286,7 @@ class Trial:
 
 
 class Task(NamedTuple):
-    """What a trial is made of."""
+    """A trial to be run."""
 
     ranker: Ranker
     variant: str
@@ -360,7 +360,7 @@ def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, f
 
 @dataclass(frozen=True)
 class Summary:
-    """What the trials of one recipe say together.
+    """Metrics and costs of one recipe, over its trials.
 
     Attributes
     ----------
@@ -416,12 +416,12 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """The metric that recipes are ordered by: nDCG is never it."""
+        """The metric that recipes are ordered by."""
         return "slowdown@1" if self.tile else "tau"
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Metrics in the table: the tau of the order only if ties make it another number."""
+        """Metrics in the table; `tau_order` only where ties make it differ from `tau`."""
         if self.tile:
             return ("slowdown@1", "slowdown@5", "opa")
         gaps = [abs(trial.values["tau"] - trial.values["tau_order"]) for trial in self.trials]
@@ -509,7 +509,7 @@ class Comparison:
         return tables.text(*tables.section("", self._lines()))
 
     def to_markdown(self) -> str:
-        """Return the same as a Markdown table."""
+        """Return the table as Markdown."""
         return tables.markdown(*tables.section("", self._lines()))
 
     def to_frame(self) -> Any:
@@ -524,7 +524,7 @@ class Comparison:
         return tables.frame({**{n: getattr(one, n) for n in names}, **one.values} for one in self.trials)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: every trial without its scores, and what they say together."""
+        """Return plain values for JSON: every trial without its scores, and the summaries."""
         left_out = ("scores", "choosing")
         return {
             "package": __version__,

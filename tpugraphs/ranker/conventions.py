@@ -169,7 +169,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_table(given: Any) -> bool:
-    """Whether it is an array that somebody means as a table (n, F), whatever its shape; not one of graphs."""
+    """Whether an argument is meant as a table (n, F): any array but one of graphs."""
     if hasattr(given, "config_runtime") or not (hasattr(given, "shape") or hasattr(given, "__array__")):
         return False
     return _ndim(given) != 1 or getattr(given, "dtype", None) != np.dtype(object)
@@ -351,7 +351,7 @@ def _with(graph: Any, runtime: Any) -> Any:
 
 
 def learnable(train: Any, second: Any, y: Any = None) -> tuple[Any, Any]:
-    """Return what `fit` learns from and validates on, of its two first arguments, or the first and `y`.
+    """Return the graphs that `fit` learns from and validates on, from its first two arguments and `y`.
 
     scikit-learn passes runtimes as the second one. Otherwise it is validation graphs, or a share of configs.
     """

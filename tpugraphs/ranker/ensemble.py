@@ -61,7 +61,7 @@ NORMALIZE = tuple(_METHODS)
 
 
 def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
-    """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`.
+    """Normalize the scores (n,) of one ranker, before an :class:`Ensemble` takes the mean.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
 
 
 def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.float32]:
-    """Sum of normalized scores (n,), each times its share in the mean.
+    """Return the weighted mean of normalized scores (n,).
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class Ensemble(ScorerBase):
     def _scores(
         self, graph: Graph, configs: Rows | None, **options: Unpack[ChooseOptions]
     ) -> Iterator[tuple[NDArray[np.float64], float]]:
-        """Yield the normalized scores (n,) of every ranker that counts, and its share in the mean."""
+        """Yield normalized scores (n,) and share in the mean of every ranker with a weight above 0."""
         total = math.fsum(self.weights)
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight > 0:
@@ -300,7 +300,7 @@ class Ensemble(ScorerBase):
         return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
-        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
+        """Fit every member on the same graphs; for the arguments see :meth:`tpugraphs.Ranker.fit`.
 
         Ctrl-C raises KeyboardInterrupt. After any error all members are what they were before.
         """

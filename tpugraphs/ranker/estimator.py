@@ -1,4 +1,4 @@
-"""Estimators: what a recipe trains, be it a network of the core, trees, or an object of the recipe's own."""
+"""Estimators: what a recipe trains, such as a network of the core or trees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
 
 
 class Estimator(Protocol):
-    """What :class:`tpugraphs.Ranker` expects of the object that its recipe trains.
+    """Protocol of the object that a recipe trains, and that :class:`tpugraphs.Ranker` delegates to.
 
     Attributes
     ----------
@@ -76,11 +76,11 @@ class Estimator(Protocol):
         return False
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Metadata and tensors that `read` takes."""
+        """Return metadata and tensors that `read` takes."""
         ...
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         ...
 
 
@@ -173,7 +173,7 @@ class NetworkEstimator(Network):
         return fit
 
     def _begin_with(self, other: Network) -> Pipeline:
-        """Return the preprocessing of another network, whose weights this one can begin with."""
+        """Return the preprocessing of another network; ConfigError unless its weights fit this one."""
         pipeline = copy.deepcopy(other.pipeline)
         expected = self.recipe.model(self.fields, pipeline.sizes)
         if other.recipe.name != self.recipe.name or other.steps != expected:

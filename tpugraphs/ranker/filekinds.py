@@ -1,4 +1,4 @@
-"""Files of scorers: the table that maps the kind named in a file to the class that reads it."""
+"""Files of scorers: which class reads a file, by the kind that the file names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: dict[str, FromFile] = {}
 
 
 def register(kind: str) -> Callable[[ScorerT], ScorerT]:
-    """Let a class's ``from_file`` read the files of a kind: a decorator of classes.
+    """Register the class that reads files of a kind: a decorator.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def construct(
     arguments: Mapping[str, type | tuple[type, ...]],
     **more: Any,
 ) -> ScorerOf:
-    """Make a scorer of arguments that its file names.
+    """Make a scorer from constructor arguments in its file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a ranker looks at: how much worse it ranks when the values of a part of the graphs are exchanged."""
+"""Permutation importance: how much worse a ranker is when values of the graphs are exchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Exchange = Callable[[Sequence[Graph], int, list[int]], dict[str, NDArray[Any]]]
 
 @dataclass(frozen=True)
 class PartImportance:
-    """How much of the metric a part of the graphs carries.
+    """Importance of one part of the graphs.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class PartImportance:
 
     @property
     def mean(self) -> float:
-        """Mean of the drops: near 0, the ranker does without; negative, by chance or because it misleads."""
+        """Mean of the drops; near 0 if the ranker does not depend on the part."""
         return float(np.mean(self.drops))
 
     @property
@@ -160,7 +160,7 @@ def permutation_importance(
     seed: int = 0,
     verbose: bool | None = None,
 ) -> Importance:
-    """Tell what a ranker looks at, by exchanging the values of one part of the graphs at a time.
+    """Measure what a ranker depends on, by exchanging the values of one part of the graphs at a time.
 
     The values of a column of the configs, or of a digit at all nodes, are exchanged among the configs of each
     graph; those of a group of node features among its nodes. Scores are then compared with the runtimes as
@@ -252,7 +252,7 @@ def permutation_importance(
 
 
 def _scores(scorer: Scorer, graph: Graph, changes: dict[str, NDArray[Any]]) -> Scores:
-    """Return scores of a graph with other values; its nodes are prepared once if the configs alone differ."""
+    """Score a graph with exchanged values; its nodes are prepared once if only configs differ."""
     if changes.keys() <= _CONFIGS and getattr(scorer, "takes_configs", False):
         digits, features = graph.config_digits if graph.schema.digits else None, graph.config_feat
         digits, features = changes.get("node_config_feat", digits), changes.get("config_feat", features)
@@ -276,18 +276,18 @@ def _features(
     parts: Sequence[str],
     given: Mapping[str, Sequence[str]] | None,
 ) -> Iterator[tuple[str, str, Exchange]]:
-    """Yield part, name and what exchanges the values, of everything that the graphs have."""
+    """Yield part, name and exchange of everything that the graphs have."""
     if "config" in parts:
         for place, column in enumerate(schema.config):
-            yield "config", column.name, _columns("config_feat", [place])
+            yield "config", column.name, _rows("config_feat", np.s_[:, place])
     if "digit" in parts and any(graph.num_config_nodes for graph in graphs):
         for place, digit in enumerate(schema.digits):
-            yield "digit", digit.name, _digit(place)
+            yield "digit", digit.name, _rows("node_config_feat", np.s_[:, :, place], "config_digits")
     if "node" in parts and any(graph.num_nodes > 1 for graph in graphs):
         for name, places in _groups(schema, given).items():
-            yield "node", name, _columns("node_feat", places)
+            yield "node", name, _rows("node_feat", np.s_[:, places])
         if schema.opcodes is not None:
-            yield "node", _OPCODE, _opcode
+            yield "node", _OPCODE, _rows("node_opcode")
     if "graph" in parts and schema.graph and len(graphs) > 1:
         yield "graph", "all", _graphs
 
@@ -313,39 +313,18 @@ def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[s
     return groups
 
 
-def _columns(field: str, places: Sequence[int]) -> Exchange:
-    """Exchange columns among the rows of features, together."""
+def _rows(field: str, index: Any = np.s_[:], source: str | None = None) -> Exchange:
+    """Exchange values at an index of a field among its rows; `source` is where they are read."""
 
     def exchange(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-        array: NDArray[np.float32] = getattr(graphs[i], field).copy()
-        own = array[:, places]
+        array = np.array(getattr(graphs[i], source or field))
+        own = array[index]
         if (own == own[:1]).all():
             return {}
-        array[:, places] = own[np.random.default_rng([*key, i]).permutation(len(own))]
+        array[index] = own[np.random.default_rng([*key, i]).permutation(len(own))]
         return {field: array}
 
     return exchange
-
-
-def _digit(place: int) -> Exchange:
-    """Exchange a digit among the configs, at all nodes together."""
-
-    def exchange(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-        digits = np.array(graphs[i].config_digits)
-        own = digits[:, :, place]
-        if (own == own[:1]).all():
-            return {}
-        digits[:, :, place] = own[np.random.default_rng([*key, i]).permutation(len(own))]
-        return {"node_config_feat": digits}
-
-    return exchange
-
-
-def _opcode(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-    """Exchange opcodes among the nodes."""
-    opcodes = graphs[i].node_opcode
-    assert opcodes is not None  # else there is no such part
-    return {"node_opcode": np.random.default_rng([*key, i]).permutation(opcodes)}
 
 
 def _graphs(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Leave-one-out evaluation and cross-validation: rank every graph by a ranker that was trained on others."""
+"""Leave-one-out evaluation and cross-validation."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def cross_validate(
         At least 2.
     group : {"family"}, callable or sequence, optional
         Graphs with the same label are put in the same fold: their family by name, see
-        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. A graph tells more about
-        others of its family than about programs never seen.
+        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. Programs of one family
+        are similar, so that judging them apart says more about programs never seen.
     seeds : int or ints
         Number of seeds, counted from 0, or the seeds themselves. The scorers of the report are then called
         ``"seed 0"`` and so on.
@@ -157,7 +157,7 @@ def cross_validate(
 
 
 def _made(ranker: Any, seed: int | None = None) -> Any:
-    """Make a scorer to be trained, with a seed if one is given and it has any."""
+    """Return a new scorer to be trained, with that seed if it has one."""
     if isinstance(ranker, str):
         ranker = Ranker(ranker)
     if isinstance(ranker, ScorerBase):

@@ -1,4 +1,4 @@
-"""Train rankers side by side; train one to rank as another scorer does."""
+"""Training of several rankers side by side; distillation and pseudo-labels."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def train_together(
 
 
 def in_folders(how: FitOptions, names: Iterable[str]) -> list[FitOptions]:
-    """Return options for several fits, each with a folder of its own in that of the checkpoints."""
+    """Return options for several fits, each with its own folder below `checkpoint_dir`."""
     folder = how.checkpoint_dir
     return [how if folder is None else replace(how, checkpoint_dir=os.path.join(folder, n)) for n in names]
 
@@ -179,7 +179,7 @@ def distill(
     seed: int = 0,
     **fit: Unpack[FitArguments],
 ) -> Ranker:
-    """Train one ranker to rank as another scorer does, for example to have an ensemble in the time of one.
+    """Train one ranker to rank as another scorer does, such as an ensemble, in the time of one.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def pseudo_label(
     seed: int = 0,
     **options: Unpack[ChooseOptions],
 ) -> Graph:
-    """Make a graph to train on out of one without measurements: its runtimes are places by a scorer's scores.
+    """Label a graph with a scorer's predicted ranks, to train on it.
 
     Only their order means anything: 1 for the config that is predicted fastest, equal numbers for equal
     scores. So losses of the order can learn from it, and the targets ``percentile`` and ``normal-score``.

@@ -1,4 +1,4 @@
-"""Gaussian processes over configs: they know how sure they are, and so which configs to measure together."""
+"""Gaussian processes over configs, which also choose configs to measure together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEAST = 1e-9  # standard deviation of a column that varies
 
 
 class Process(LearntScorer):
-    """Scorers that know for configs of a graph not only a mean but how they vary together.
+    """Base of Gaussian processes: scorers with a mean and a covariance over configs.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class GaussianProcess(Process):
         return self._become(made)
 
     def _prior(self, columns: int) -> _Prior:
-        """Return a prior by which two configs are as far apart with many columns as with few."""
+        """Return a prior under which distances do not depend on the number of columns."""
         near = -0.5 * math.log(4 * max(columns, 1))
         return _Prior(
             np.array([near] * columns + [0.0, -4.0]), np.array([self.spread] * columns + [1.0, 1.5])
@@ -396,7 +396,7 @@ class _Factors(NamedTuple):
 
 @filekinds.register("multi-task-gaussian-process")
 class MultiTaskGaussianProcess(Process):
-    """Rank configs by their effects on the programs most alike, and choose which to measure together.
+    """Rank configs by their effects on similar programs, and choose which to measure together.
 
     The target is the quantile of the normal distribution at the place of the runtime among those of its
     program. Its covariance is a product: one factor for two configs, by their columns, and one for two

@@ -151,11 +151,11 @@ class Ranker(ScorerBase):
         self._take(self._fresh())
 
     def _take(self, estimator: Estimator) -> None:
-        """Rank with this from now on: what `_fresh` returned, trained."""
+        """Rank with a trained estimator from now on."""
         self._learnt = self._training = estimator
 
     def _fresh(self) -> Estimator:
-        """Return what the recipe trains, before it has learnt anything."""
+        """Return a new estimator of the recipe."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
         return make(self._recipe, self.fields, int(self.seed), self.precision)
@@ -246,7 +246,7 @@ class Ranker(ScorerBase):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Shares of what the splits of trees gained, of each column of the configs (F,), as scikit-learn's.
+        """Share of the gain of the trees' splits, by column of the configs (F,).
 
         They sum to 1, or are 0 if no tree splits on the configs. Columns are in the order of the schema:
         those of the configs, then the digits of a configurable node, each over all nodes; of
@@ -453,7 +453,7 @@ class Ranker(ScorerBase):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Refuse a second fit while one runs: it would mix the weights of both."""
+        """Lock the ranker for one fit; a second one is refused."""
         if not self._learning.acquire(blocking=False):
             raise Error("this ranker is being fitted by another thread: wait for it, or fit another ranker")
         self._training, self._thread = self._learnt, threading.get_ident()
@@ -502,7 +502,7 @@ class Ranker(ScorerBase):
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
-            standard library is told the beginning, the evaluations and the end in any case.
+            standard library logs the beginning, the evaluations and the end in any case.
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
@@ -520,7 +520,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         Ranker
-            This one; `history_` tells what happened. After Ctrl-C that has ``interrupted`` set, a warning is
+            This one; `history_` says what happened. After Ctrl-C that has ``interrupted`` set, a warning is
             issued, and the ranker is usable with the best parameters so far. Before the end of the first step
             Ctrl-C raises KeyboardInterrupt.
 
@@ -544,7 +544,7 @@ class Ranker(ScorerBase):
         return self
 
     def checked(self, how: FitOptions) -> FitOptions:
-        """Return the options of a fit with its length and this ranker, after a look at what can be wrong.
+        """Check the options of a fit, and add the length and this ranker.
 
         Parameters
         ----------
@@ -828,7 +828,7 @@ class Ranker(ScorerBase):
         }, tensors
 
     def _described(self) -> dict[str, Any]:
-        """Say in a file what other machines do not know of the recipe."""
+        """Describe a recipe that is not part of the package, for its file."""
         if self._recipe.estimator != "network" or is_built_in(self._recipe):
             return {}
         return {described.ENTRY: described.describe(self._recipe, self.fields)}
@@ -865,7 +865,7 @@ class Ranker(ScorerBase):
 
 
 def _defaults(recipe: str | Recipe) -> dict[str, Any]:
-    """Return the fields of a recipe as a file of an earlier version means those that it does not name."""
+    """Return the defaults of a recipe's fields, for files of earlier versions that lack some."""
     return plain(get_recipe(recipe).options())
 
 

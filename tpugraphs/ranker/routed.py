@@ -1,4 +1,4 @@
-"""Scorers that ask another one per graph: by collection, family or shape, or by the nearest graphs."""
+"""Scorers that route every graph to another one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LABELS: dict[str, Callable[[Graph], list[str]]] = {
 
 @filekinds.register("routed")
 class Routed(ScorerBase):
-    """Rank every graph by the ranker for its collection, or for graphs like it.
+    """Rank every graph by the ranker for its collection, family or shape.
 
     The ninth place had members for architecture families, the seventh for graphs of one shape.
 
@@ -142,7 +142,7 @@ class Routed(ScorerBase):
         return self
 
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
-        """Rankers by their id, each with the graphs routed to it."""
+        """Group graphs by the ranker that they are routed to."""
         parts: dict[int, tuple[Scorer, list[Any]]] = {}
         sequence = as_graphs(what, graphs)
         for i in range(len(sequence)):
@@ -182,7 +182,7 @@ class Routed(ScorerBase):
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
-        """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         patterns = tensorfile.entry(path, metadata, "patterns", list)
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
@@ -279,7 +279,7 @@ class Nearest(ScorerBase):
         return self
 
     def of(self, graph: Graph) -> Ranker:
-        """Return the ranker of a graph, which is trained if need be.
+        """Return the ranker of a graph; it is trained on first use.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class Nearest(ScorerBase):
         return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
 
     def to_file(self) -> NoReturn:
-        """Refuse: it needs the training graphs. The rankers in `rankers` can be saved."""
+        """Refuse, as it needs the training graphs. The rankers in `rankers` can be saved."""
         raise ConfigError(
             "Nearest cannot be saved: it trains on its graphs when scores are asked for; save its `rankers`"
         )

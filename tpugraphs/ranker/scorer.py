@@ -1,4 +1,4 @@
-"""Scorers: what rankers, ensembles, baselines and a class of your own have in common."""
+"""Base class of scorers: rankers, ensembles, baselines and your own."""
 
 from __future__ import annotations
 
@@ -472,7 +472,7 @@ def check_scorer(name: str, value: Any) -> Scorer:
 
 @contextmanager
 def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
-    """Give scorers, and those that they are made of, back what they knew if the block raises."""
+    """Restore scorers and their members if the block raises."""
     before = [(one, dict(vars(one))) for scorer in scorers for one in _parts(scorer)]
     try:
         yield
@@ -485,7 +485,7 @@ def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
 
 
 def _parts(scorer: Any) -> Iterator[Any]:
-    """Yield a scorer, and those that it holds alone, in a list or by name."""
+    """Yield a scorer and all its members."""
     yield scorer
     for value in vars(scorer).values():
         held = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""Training with several seeds side by side, and selecting rankers by a rule stated in advance."""
+"""Training with several seeds side by side, and selection by a rule stated in advance."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SeedRun:
 
 @dataclass(repr=False, eq=False)
 class SeedRuns:
-    """Rankers of several seeds, what they reached, and which were selected.
+    """Rankers of several seeds, their validation metrics, and which were selected.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class SeedRuns:
         return tables.frame(rows, ("seed", self.runs[0].ranker.metric, "selected", "why", "failed"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the log as plain values: the rule, every seed's curve, what was chosen and why."""
+        """Return the log as plain values: rule, curves, and the choice with its reasons."""
         one, j = self.runs[0].ranker, self.judgement
         return {
             "package": __version__,
@@ -430,7 +430,7 @@ def _write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
-    """Write what was decided before the training; refuse to continue with something else."""
+    """Write recipe, seeds and rule to the folder; refuse to resume with others."""
     path = os.path.join(folder, PLAN)
     plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
     if not os.path.exists(path):

@@ -91,7 +91,7 @@ class Trees:
 
     @property
     def forest(self) -> _core.Forest:
-        """What scores: of trees that still grow, those so far."""
+        """The trees that score; while they grow, those so far."""
         if self._read is None or (self.booster is not None and self.booster.num_trees() > self._read.trees):
             self._read = _core.Forest(_text(self.booster), self.columns, self.width)
         return self._read
@@ -103,7 +103,7 @@ class Trees:
         return float(loss)
 
     def end(self) -> None:
-        """Keep the trees alone: they grow no more."""
+        """Drop the booster: the trees are complete."""
         _, self.booster = self.forest, None
 
 
@@ -210,7 +210,7 @@ class TreeEstimator(Estimator):
     def _tables(
         self, graphs: GraphSequence, given: list[Any] | None, history: History
     ) -> dict[tuple[int, int], Table]:
-        """Rows to learn from, by size of graph."""
+        """Return the training rows by size of graph."""
         tables: dict[tuple[int, int], Table] = {}
         for i in range(len(graphs)):
             graph = graphs[i]
@@ -270,7 +270,7 @@ class TreeEstimator(Estimator):
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
 
     def _start(self, lightgbm: Any, size: tuple[int, int], table: Table) -> Trees:
-        """Choose the columns and make a booster without trees."""
+        """Choose the columns, and return a booster without trees."""
         x, y, weights = map(np.concatenate, zip(*table, strict=True))
         varies = np.flatnonzero((x != x[:1]).any(0))
         _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
@@ -282,7 +282,7 @@ class TreeEstimator(Estimator):
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _held(self, valid: Any) -> list[tuple[Any, NDArray[np.int64], NDArray[Any]]]:
-        """Graphs to validate on, which of their configs, and their runtimes."""
+        """Return the validation graphs, with rows and runtimes."""
         if no_graphs(valid):
             return []
         graphs, held = as_graphs("valid", valid), []
@@ -350,7 +350,7 @@ class TreeEstimator(Estimator):
         return min(self.trees, key=distance)
 
     def importances(self) -> NDArray[np.float64]:
-        """Return what the splits on each column gained, as shares: see :class:`tpugraphs.Ranker`."""
+        """Return the share of the gain of every column; see :class:`tpugraphs.Ranker`."""
         if not self.trees or self._own is None:
             raise AttributeError(
                 "feature_importances_: rankers of trees have it, from fit on, unless their recipe makes a "
@@ -370,7 +370,7 @@ class TreeEstimator(Estimator):
     # Files and copies
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Metadata and tensors that `read` takes."""
+        """Return metadata and tensors that `read` takes."""
         entries = [
             {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
@@ -381,7 +381,7 @@ class TreeEstimator(Estimator):
         return metadata, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         self._kind = tensorfile.entry(path, metadata, "graphs", str)
         self._schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
         kinds = ("layout", "tile", "graph") if self.recipe.kind == "any" else (self.recipe.kind,)
@@ -423,12 +423,12 @@ class TreeEstimator(Estimator):
 
 
 def _sizes(pair: list[Any]) -> bool:
-    """Whether a list out of a file is a pair of sizes."""
+    """Whether a list is a pair of sizes."""
     return len(pair) == 2 and all(type(n) is int and 0 <= n < _MOST for n in pair)
 
 
 def _text(booster: Any) -> str:
-    """Return the trees without their training options, which include the number of threads."""
+    """Return the text of the trees without training options, such as the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
 
