@@ -46,7 +46,8 @@ def random_scores(graph: Graph, configs: Rows | None = None, *, seed: int = 0) -
     ConfigError
         A seed that is not a whole number, or is below 0.
     """
-    n = _check_graph(graph).row_numbers(configs).size
+    _check_graph(graph)
+    n = graph.row_numbers(configs).size
     return np.random.default_rng(check_whole("seed", seed, 0)).permutation(n).astype(np.float64)
 
 
@@ -148,7 +149,8 @@ class LinearBaseline(LearntScorer):
         DataError
             Placeholder runtimes, or no configurations.
         """
-        rows = _check_graph(graph).ran if configs is None else _check_graph(graph).row_numbers(configs)
+        _check_graph(graph)
+        rows = graph.ran if configs is None else graph.row_numbers(configs)
         ranks = mean_ranks(measured_runtimes(graph, rows)) / max(rows.size - 1, 1)
         made = copy(self)
         made._kind, made.schema, made.intercept = graph.kind, graph.schema, float(ranks.mean())
@@ -242,10 +244,9 @@ def _kind_in(path: str, metadata: dict[str, Any]) -> str:
     return kind
 
 
-def _check_graph(graph: Graph) -> Graph:
+def _check_graph(graph: Graph) -> None:
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
-    return graph
 
 
 @filekinds.register("mean-effect")
