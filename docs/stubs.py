@@ -7,6 +7,7 @@ files follow.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -24,6 +25,7 @@ from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS
 from tpugraphs.layertime.measuring import FRAMEWORKS
 from tpugraphs.layertime.methods import METHODS
 from tpugraphs.recipes.declared import declared
+from tpugraphs.training.fit import FitOptions
 
 PACKAGE = Path(__file__).parents[1] / "tpugraphs"
 MADE = '"""{} Made by `make tables`; a test fails when it is out of date."""\n'
@@ -248,15 +250,21 @@ def layer_words() -> str:
     return module("Words of the commands of layer times.", "\n".join(lines), list(words))
 
 
+TOGETHER = (  # arguments that rankers which are trained side by side have in common
+    *("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose"),
+)
+
+
 def fit_arguments() -> str:
     """Return `FitArguments`: what `Ranker.fit` takes by keyword, for functions that hand it on."""
-    parameters = inspect.signature(tg.Ranker.fit).parameters.values()
-    fields = {one.name: quoted(one.annotation) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    fields = {one.name: quoted(one.type) for one in dataclasses.fields(FitOptions) if one.name != "ranker"}
+    together = {name: fields[name] for name in TOGETHER}
     some = {name: fields.pop(name) for name in ("verbose", "groups")}  # which other functions have, too
     all_of = "Arguments of :meth:`tpugraphs.Ranker.fit` by keyword"
     text = typed_dict("FitButShared", f"{all_of}, but `verbose` and `groups`.", fields)
     text += "\n\n\n" + typed_dict("FitArguments", f"{all_of}.", some, "FitButShared, total=False")
-    return module("Types of the arguments of a fit.", text, ["FitArguments", "FitButShared"])
+    text += "\n\n\n" + typed_dict("FitTogether", f"{all_of}, for several rankers together.", together)
+    return module("Types of the arguments of a fit.", text, ["FitArguments", "FitButShared", "FitTogether"])
 
 
 IMPORTS = {  # name in a type -> where it is from
@@ -276,15 +284,13 @@ IMPORTS = {  # name in a type -> where it is from
     "SampleWeight": "from tpugraphs.data.graph import SampleWeight",
     "Graphs": "from tpugraphs.data.graph import Graphs",
     "Callback": "from tpugraphs.training.callbacks import Callback",
+    "Networked": "from tpugraphs.training.fit import Networked",
 }
 
 
 def module(doc: str, text: str, names: Iterable[str]) -> str:
     """Return a module around classes."""
     imports = [line for name, line in IMPORTS.items() if re.search(rf"\b{re.escape(name)}", text)]
-    if re.search(r"\bRanker\b(?!\.)", text):
-        imports += ["from typing import TYPE_CHECKING", "", "if TYPE_CHECKING:"]
-        imports += ["    from tpugraphs.ranker.ranker import Ranker"]
     everything = ", ".join(f'"{name}"' for name in names)
     lines = [MADE.format(doc), "# ruff: noqa", "from __future__ import annotations", "", *imports]
     return "\n".join([*lines, "", f"__all__ = [{everything}]", "", "", text, ""])

@@ -10,8 +10,8 @@ from rankers import small_any, small_graph, small_tile
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.evaluation import plot
+from tpugraphs.ranker import Trial
 from tpugraphs.ranker.ensemble import fitted_weights
-from tpugraphs.ranker.trials import Trial
 
 SHORT = {"steps": 3, "width": 16, "configs": 16, "evaluate_every": 1}
 

@@ -130,8 +130,8 @@ def test_reports(graph, rankers):
     [
         (lambda r: ([],), "at least one"),
         (lambda r: (r[0],), "at least one"),
-        (lambda r: ([r[0], "b.safetensors"],), "got str at place 1"),
-        (lambda r: ([r[0], small_ranker()],), "place 1 has learnt nothing"),
+        (lambda r: ([r[0], "b.safetensors"],), "rankers.1.: .*got str"),
+        (lambda r: ([r[0], small_ranker()],), "rankers.1.: it has learnt nothing"),
         (lambda r: (r, [1, 2]), "expected 3 numbers"),
         (lambda r: (r, [1, -1, 1]), "not negative"),
         (lambda r: (r, [0, 0, 0]), "not all 0"),
@@ -166,7 +166,7 @@ def test_rankers_of_other_graphs_are_refused_and_those_of_tiles_work(rankers, tm
     made = [tg.Ranker("first-tile", seed=seed, width=16, steps=4) for seed in range(2)]
     for ranker in made:
         ranker.fit(tiles(), verbose=False)
-    with pytest.raises(tg.ConfigError, match="place 2 ranks tile graphs, the first one layout"):
+    with pytest.raises(tg.ConfigError, match="rankers.2.: it ranks tile graphs, the first one layout"):
         tg.Ensemble([rankers[0], rankers[1], made[0]])
     graph = tiles()[1]
     for normalize in NORMALIZE:

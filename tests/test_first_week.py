@@ -99,7 +99,7 @@ def test_arguments_of_another_shape(ranker):
         tg.train_seeds("graph-config", [TABLE], seed=3)
     with pytest.raises(tg.RecipeError, match=r"found a tg.Model; use model.recipe"):
         tg.Ranker(tg.Model())
-    with pytest.raises(tg.ConfigError, match="got str at place 0; use tg.load_ranker"):
+    with pytest.raises(tg.ConfigError, match=r"rankers.0.: .*got str; use tg.load_ranker"):
         tg.Ensemble(["r.safetensors"])
     with pytest.raises(tg.ConfigError, match=r"got LiveCurve; write \[callback\]"):
         ranker.fit(TABLE, callbacks=tg.training.LiveCurve())

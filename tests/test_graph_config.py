@@ -357,14 +357,14 @@ def test_configs_that_failed_are_not_learnt_from():
     assert np.isfinite(value)
     other = fitted(zero)
     assert other.partial_fit(zero, zero.ran[:9]) == value and state(other) == state(some)
-    with pytest.raises(tg.DataError, match="config 0 failed") as caught:
+    with pytest.raises(tg.DataError, match="found config 0, which failed") as caught:
         some.partial_fit(nan, range(9))
     assert caught.value.field == "configs"
     assert state(some.adapt(nan, steps=2)) == state(some.adapt(nan, nan.ran, steps=2))
-    with pytest.raises(tg.DataError, match="config 0 failed"):
+    with pytest.raises(tg.DataError, match="found config 0, which failed"):
         some.adapt(nan, range(9))
     assert some.evaluate(nan).rows[0].configs == 20
-    with pytest.raises(tg.DataError, match="config 0 failed"):
+    with pytest.raises(tg.DataError, match="found config 0, which failed"):
         some.evaluate(nan, configs=[0, 1])
     assert ranker().fit(nan, 0.4, verbose=False).history_.best_metric is not None
     with pytest.raises(tg.DataError, match="at least one config that ran, found none of 30"):

@@ -8,7 +8,7 @@ from typing import Any
 import madeup
 import numpy as np
 import pytest
-from rankers import small_graph, small_ranker, small_tile
+from rankers import small_any, small_graph, small_ranker, small_tile
 from test_multitask import programs
 
 import tpugraphs as tg
@@ -68,6 +68,32 @@ def test_a_drop_is_what_the_exchanged_column_is_worth() -> None:
         assert (np.sort(column.config_feat, 0) == np.sort(graph.config_feat, 0)).all()
     taus = [tg.metrics.kendall_tau(one.config_feat[:, 0], graph.runtime) for one in seen[1:3]]
     assert found.parts[0].drops == tuple(1.0 - tau for tau in taus)
+
+
+def test_exchanged_configs_need_no_other_graph() -> None:
+    graphs, seen = tables(2), []
+
+    class Takes(FirstColumn):
+        takes_configs = True
+
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            seen.append(graph)
+            return (graph.config_feat if configs is None else configs)[:, 0]
+
+    found = tg.permutation_importance(Takes(), graphs, repeats=2, verbose=False)
+    assert found == tg.permutation_importance(FirstColumn(), graphs, repeats=2, verbose=False)
+    assert [one is graphs[0] for one in seen] == [True] * 7 + [False] * 7 and seen[7:] == [graphs[1]] * 7
+
+
+@pytest.mark.parametrize("make", [small_graph, small_tile, small_any])
+def test_exchanged_configs_have_the_scores_that_a_graph_of_them_has(make: Any, monkeypatch: Any) -> None:
+    recipe = {small_graph: "first-layout-cross", small_tile: "first-tile", small_any: "graph-config"}[make]
+    graphs = [make(seed) for seed in range(2)]
+    ranker = tg.Ranker(recipe, steps=3).fit(graphs, verbose=False)
+    found = tg.permutation_importance(ranker, graphs, repeats=1, verbose=False)
+    assert ranker.takes_configs and tg.Ensemble([ranker]).takes_configs
+    monkeypatch.setattr(tg.Ranker, "takes_configs", False)
+    assert tg.permutation_importance(ranker, graphs, repeats=1, verbose=False) == found
 
 
 def test_the_same_seed_gives_the_same_exchanges_whatever_else_is_judged() -> None:

@@ -174,7 +174,7 @@ def test_a_cross_validation_that_makes_no_sense_is_refused():
             {"folds": 2, "group": "kin"},
             "group: expected 'family', a function of a graph, or labels, got 'kin'",
         ),
-        ({"folds": 2, "seeds": 0}, "seeds: expected how many"),
+        ({"folds": 2, "seeds": 0}, "seeds: expected a whole number from 1 to 10000"),
         ({"folds": 2, "beside": {"first-layout-cross": len}}, "`beside`: 'first-layout-cross' is the name"),
         ({"folds": 2, "ranker": 3}, "ranker: expected a tg.Ranker, a recipe or a function, got 3"),
     ):
@@ -258,7 +258,9 @@ def test_pseudo_labels_that_cannot_be_made():
 
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         tg.pseudo_label(small_graph(), small_ranker())
-    with pytest.raises(tg.DataError, match="scores of Broken are not finite"):
+    with pytest.raises(
+        tg.DataError, match="scores: expected finite numbers, found NaN or infinity, of Broken"
+    ):
         tg.pseudo_label(small_graph(), Broken())
     with pytest.raises(tg.ConfigError, match="n_configs: expected a whole number of at least 2"):
         tg.pseudo_label(small_graph(), Broken(), 1)

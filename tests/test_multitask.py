@@ -11,7 +11,8 @@ from rankers import small_graph
 from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
-from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess, multitask
+from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess
+from tpugraphs.ranker.process import _Factors, _solve
 from tpugraphs.ranker.scorer import scoring
 from tpugraphs.system import tensorfile
 
@@ -116,17 +117,17 @@ def test_a_full_grid_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (np.cov(rng.normal(size=(n, 3 * n))) for n in (5, 7))
     (p, u), (c, v) = np.linalg.eigh(a), np.linalg.eigh(b)
     y = rng.normal(size=(5, 7))
-    factors = multitask._Factors(p, u, c, v)
+    factors = _Factors(p, u, c, v)
     expected = np.linalg.solve(np.kron(a, b) + 0.3 * np.eye(35), y.ravel()).reshape(5, 7)
-    monkeypatch.setattr(multitask, "_STEPS", 2)  # the second finds that the first was enough
-    assert multitask._solve(factors, y, np.ones((5, 7), bool), 0.3) == pytest.approx(expected)
+    monkeypatch.setattr("tpugraphs.ranker.process._STEPS", 2)  # the second finds that the first was enough
+    assert _solve(factors, y, np.ones((5, 7), bool), 0.3) == pytest.approx(expected)
     monkeypatch.undo()
     there = rng.random((5, 7)) > 0.4
     some = there.ravel()
     expected = np.zeros(35)
     covariance = np.kron(a, b)[np.ix_(some, some)] + 0.3 * np.eye(some.sum())
     expected[some] = np.linalg.solve(covariance, y.ravel()[some])
-    found = multitask._solve(factors, np.where(there, y, np.nan), there, 0.3)
+    found = _solve(factors, np.where(there, y, np.nan), there, 0.3)
     assert found.ravel() == pytest.approx(expected, abs=1e-5)
 
 
@@ -197,7 +198,7 @@ def test_files(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess, tmp_pat
         ({"program": tensors["program"][:0]}, "program"), ({"program": np.zeros((1001, 3))}, "program"),
         ({"config": tensors["config"].ravel()}, "config"), ({"weight": tensors["weight"][1:]}, "weight"),
         ({"config.column": tensors["config.column"] + 99}, "config.column"),
-        ({"program.scale": 0 * tensors["program.scale"]}, "program.column"), ({"config": tensors["config"] * 1e200}, "config"),
+        ({"program.scale": 0 * tensors["program.scale"]}, "program.scale"), ({"config": tensors["config"] * 1e200}, "config"),
         ({"config.mean": tensors["config.mean"] + 1e308}, "config.mean"), ({"weight": tensors["weight"] + 1e308}, "weight"),
         ({"program.mean": tensors["program.mean"][1:]}, "program.mean"),
         ({"program": tensors["program"] * 1e200}, "program"), ({"weight": tensors["weight"] + np.nan}, "weight"),
@@ -236,7 +237,7 @@ def test_a_fit_that_fails_changes_nothing(graphs: list[tg.Graph]) -> None:
     process = MultiTaskGaussianProcess().fit(graphs[:5])
     before = process.predict(graphs[6])
     same = tg.Graph(config_feat=np.ones((3, 1)), runtime=[1.0, 2.0, 3.0])
-    with pytest.raises(tg.DataError, match="all configs are the same, so nothing can be learnt"):
+    with pytest.raises(tg.DataError, match="all are the same, so nothing can be learnt"):
         process.fit([same])
     assert process.predict(graphs[6]).tobytes() == before.tobytes()
 

@@ -50,7 +50,7 @@ def test_it_learns_a_table(graph: tg.Graph, fitted: GaussianProcess) -> None:
 
 
 def test_mean_and_deviation_are_those_of_the_formulas(graph: tg.Graph, fitted: GaussianProcess) -> None:
-    learnt = fitted._tensors
+    learnt = fitted.learnt
     rows = fitted._columns(graph, np.arange(90, 99))
     x, z = learnt["x"], (rows[:, learnt["column"]] - learnt["mean"]) / learnt["scale"]
 
@@ -140,10 +140,10 @@ def test_files(graph: tg.Graph, fitted: GaussianProcess, tmp_path: Path) -> None
     assert both.predict(graph) == pytest.approx(fitted.predict(graph), rel=1e-6)
     metadata, tensors = fitted.to_file()
     for change, field in (
-        ({"x": tensors["x"][:1]}, "y"), ({"column": tensors["column"] + 99}, "x"), ({"scale": 0 * tensors["scale"]}, "x"),
+        ({"x": tensors["x"][:1]}, "y"), ({"column": tensors["column"] + 99}, "column"), ({"scale": 0 * tensors["scale"]}, "scale"),
         ({"logs": tensors["logs"] + np.nan}, "logs"), ({"mean": tensors["mean"][1:]}, "mean"),
-        ({"x": tensors["x"].ravel()}, "mean"), ({"logs": tensors["logs"] + 1000}, "x"), ({"x": 1e200 * tensors["x"]}, "x"),
-        ({"scale": 1e-300 * tensors["scale"]}, "x"),
+        ({"x": tensors["x"].ravel()}, "x"), ({"logs": tensors["logs"] + 1000}, "x"), ({"x": 1e200 * tensors["x"]}, "x"),
+        ({"scale": 1e-300 * tensors["scale"]}, "scale"),
     ):  # fmt: skip
         tensorfile.write(path, "gaussian-process", metadata, {**tensors, **change})
         with pytest.raises(tg.CheckpointError) as caught:
@@ -162,8 +162,8 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
     )  # fmt: skip
     failed = table(valid=np.arange(300) % 2 > 0)
     for act, kind, message in (
-        (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted ranker, got 3"),
-        (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: expected a fitted ranker"),
+        (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted scorer.*got int"),
+        (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: it has learnt nothing yet"),
         (lambda: GaussianProcess(spread=0), tg.ConfigError, "spread: expected a number from 1e-06 to 1e\\+06, got 0"),
         (lambda: GaussianProcess(spread="wide"), tg.ConfigError, "spread: expected a number from 1e-06 to 1e\\+06, got 'wide'"),
         (lambda: GaussianProcess(seed=-1), tg.ConfigError, "seed: expected a whole number of at least 0, got -1"),

@@ -434,7 +434,7 @@ def test_linear_baseline_learns_from_any_schema():
         fitted.predict(tg.Graph(config_feat=np.ones((2, 4))))
     with pytest.raises(tg.DataError, match="does not fit the schema: config column 2: expected 'config_2'"):
         fitted.predict(tg.Graph(config_feat=np.ones((2, 2))))
-    with pytest.raises(tg.ConfigError, match="other kind of configs"):
+    with pytest.raises(tg.DataError, match="config column 0: expected 'config_0', found only 0 columns"):
         fitted.predict(d)
 
 

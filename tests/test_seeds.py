@@ -174,7 +174,7 @@ def test_one_validation_graph_or_a_share_or_none():
         ({"seeds": [1.5]}, "seeds"),
         ({"seeds": "ab"}, "seeds"),
         ({"seeds": True}, "seeds"),
-        ({"seeds": [-1]}, "seed: expected"),
+        ({"seeds": [-1]}, "seeds: expected"),
         ({"select": "mine"}, "select"),
         ({"select": 2, "valid": None}, "give valid"),
         ({"valid": None, "select": "one-standard-error"}, "give valid"),

@@ -268,7 +268,7 @@ def test_every_scorer_of_several_graphs_takes_runtimes(graphs: list[Any], layout
     [
         ([1.0, 2.0], "6 arrays of runtimes, one per graph, got 2"),
         ([[1.0]] * 6, r"one runtime per config \(40,\)"),
-        ([["a"] * 40] * 6, "y: expected runtimes, found others .*'a'"),
+        ([["a"] * 40] * 6, "y: expected numbers, found others .*'a'"),
         ([np.ones(40, complex)] * 6, "y: expected real numbers"),
         ([np.ma.masked_equal(np.arange(40), 7)] * 6, "y: expected values without a mask, found 1 masked"),
         (np.ones(6), r"one runtime per config \(40,\)"),

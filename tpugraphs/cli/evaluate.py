@@ -100,7 +100,7 @@ def _evaluate(args: argparse.Namespace) -> Report:
     """Judge what is there."""
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")
-    judged = ranker.judged(args.tta, args.precision, members=args.members)
+    judged = ranker.judged(args.members, tta=args.tta, precision=args.precision)
     scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}
     report: Report = tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed)
     return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.pipeline import Configs
 
 __all__ = [
@@ -139,23 +140,8 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     return packed_digits("configs", array)
 
 
-class Predicts(Protocol):
-    """What scores in a precision, such as a :class:`tpugraphs.Ranker`."""
-
-    def predict(
-        self,
-        graph: Graph,
-        configs: Rows | None = None,
-        *,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> NDArray[np.float32]:
-        """Return scores (n,)."""
-        ...
-
-
 def compare_precisions(
-    ranker: Predicts, graph: Graph, configs: Rows | None = None, k: int = 100
+    ranker: Scorer, graph: Graph, configs: Rows | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 

@@ -1,23 +1,18 @@
-"""Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
+"""Scorers: rankers, ensembles, training with several seeds, routing, baselines, a base class for yours."""
 
-from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
-from tpugraphs.ranker.comparison import Comparison, compare
+from tpugraphs.ranker.baselines import LinearBaseline, MeanEffect, RandomBaseline
+from tpugraphs.ranker.comparison import Comparison, Trial, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
 from tpugraphs.ranker.importance import Importance, permutation_importance
 from tpugraphs.ranker.leaveout import cross_validate, leave_out
-from tpugraphs.ranker.meaneffect import MeanEffect
-from tpugraphs.ranker.members import distill, train_members
-from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
-from tpugraphs.ranker.nearest import Nearest
-from tpugraphs.ranker.process import GaussianProcess
-from tpugraphs.ranker.pseudo import pseudo_label
+from tpugraphs.ranker.members import distill, pseudo_label, train_members
+from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess
 from tpugraphs.ranker.ranker import Ranker, list_recipes
-from tpugraphs.ranker.routed import Routed
+from tpugraphs.ranker.routed import Nearest, Routed
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.ranker.seeds import SeedRuns, train_seeds
-from tpugraphs.ranker.trials import Trial
 
 __all__ = [
     "Comparison",

@@ -10,12 +10,9 @@ from typing import Any
 from typing import TypedDict
 from tpugraphs.data.graph import SampleWeight
 from tpugraphs.training.callbacks import Callback
-from typing import TYPE_CHECKING
+from tpugraphs.training.fit import Networked
 
-if TYPE_CHECKING:
-    from tpugraphs.ranker.ranker import Ranker
-
-__all__ = ["FitArguments", "FitButShared"]
+__all__ = ["FitArguments", "FitButShared", "FitTogether"]
 
 
 class FitButShared(TypedDict, total=False):
@@ -28,7 +25,7 @@ class FitButShared(TypedDict, total=False):
     callbacks: Sequence[Callback]
     checkpoint_dir: str | os.PathLike[str] | None
     checkpoint_every: int
-    init: Ranker | None
+    init: Networked | None
     freeze: str | Sequence[str]
     learning_rate: float | None
 
@@ -38,3 +35,14 @@ class FitArguments(FitButShared, total=False):
 
     verbose: bool | None
     groups: Sequence[Mapping[str, Any]]
+
+
+class FitTogether(TypedDict, total=False):
+    """Arguments of :meth:`tpugraphs.Ranker.fit` by keyword, for several rankers together."""
+
+    sample_weight: SampleWeight
+    epochs: int | None
+    steps: int | None
+    checkpoint_dir: str | os.PathLike[str] | None
+    checkpoint_every: int
+    verbose: bool | None

@@ -6,27 +6,29 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE
+from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
 from tpugraphs.ranker.baselines import RandomBaseline
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold
+from tpugraphs.ranker.leaveout import trained
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.trials import Scores, Task, Trial, judged
-from tpugraphs.recipes import Recipe, get_recipe
-from tpugraphs.system import tables
+from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
+from tpugraphs.recipes.functions import function_name
+from tpugraphs.system import memory, tables, tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
@@ -37,7 +39,13 @@ if TYPE_CHECKING:
 
     from tpugraphs.recipes.fields import RecipeFields
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Trial", "compare"]
+
+Parts = list[NDArray[np.float32]]  # scores (C,) of every graph
+_ENTRIES: dict[str, Any] = {  # of the file of a trial
+    "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
+    "peak": (int, type(None)), "per_1000": float, "values": dict,
+}  # fmt: skip
 
 
 def compare(
@@ -106,7 +114,8 @@ def compare(
         for task in tasks:
             file = None if place is None else place / task.key(data[task.fold.name])
             if file is not None and file.exists():
-                trial = task.done(file)
+                trial = Trial.load(file)
+                trial = replace(trial, variant=task.variant)  # the same fields may be named otherwise
             else:
                 trial = task.run()
                 if file is not None:
@@ -117,7 +126,7 @@ def compare(
 
 
 def _checked(folds: Iterable[Fold]) -> list[Fold]:
-    """Return the folds, of which each must have a name of its own, and graphs to learn from and judge on."""
+    """Check that folds have different names, and graphs to learn from and to judge on."""
     divided = list(folds)
     if not divided or not all(isinstance(fold, Fold) for fold in divided):
         raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
@@ -160,7 +169,7 @@ def _tasks(
         for fold in folds:
             for seed in range(seeds):
                 ranker = Ranker(recipe, **{"seed": seed, "preset": preset, **common, **own})
-                tasks.append(Task(recipe, variant, ranker, fold, tta))
+                tasks.append(Task(ranker, variant, fold, tta))
     if not tasks:
         raise ConfigError("recipes: expected at least one; tpugraphs.list_recipes() names them")
     if unused := set(fields) - used:
@@ -179,8 +188,180 @@ def _content(fold: Fold) -> str:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One recipe, trained with one seed on one fold.
+
+    Attributes
+    ----------
+    recipe : str
+    variant : str
+        Fields that were given for this recipe alone, as ``"prune=merge"``; empty: none.
+    seed : int
+    fold : str
+    parameters : int
+        Learnt numbers.
+    seconds : float
+        Time of the training.
+    peak : int or None
+        Most memory in bytes that the process took in training and scoring, all its graphs included.
+    per_1000 : float
+        Seconds to score 1,000 configs of the unseen graphs, which are read and prepared in that time.
+    values : dict
+        Metric name to mean over the unseen graphs.
+    scores : list of (C,) float32
+        Of the unseen graphs.
+    choosing : list of (C,) float32
+        Scores of the graphs that parameters were chosen by.
+    """
+
+    recipe: str
+    variant: str
+    seed: int
+    fold: str
+    parameters: int
+    seconds: float
+    peak: int | None
+    per_1000: float
+    values: dict[str, float]
+    scores: Parts = field(repr=False, compare=False)
+    choosing: Parts = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Recipe and variant."""
+        return f"{self.recipe}, {self.variant}" if self.variant else self.recipe
+
+    def save(self, path: Path) -> None:
+        """Write the trial to a file.
+
+        Parameters
+        ----------
+        path : path
+            Where it is written.
+        """
+        tensors = {
+            f"{name}.{i}": scores
+            for name, part in (("scores", self.scores), ("choosing", self.choosing))
+            for i, scores in enumerate(part)
+        }
+        own = {name: value for name, value in vars(self).items() if name not in ("scores", "choosing")}
+        tensorfile.write(path, "trial", own, tensors)
+
+    @classmethod
+    def load(cls, path: Path) -> Trial:
+        """Read a trial that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            Of a trial.
+
+        Returns
+        -------
+        Trial
+            With its scores.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged.
+        """
+        try:
+            return cls(**cls._read(path))
+        except CheckpointError as error:
+            error.add_note("delete this file, and the same call does the trial again")
+            raise
+
+    @staticmethod
+    def _read(path: Path) -> dict[str, Any]:
+        metadata, tensors = tensorfile.read(path, "trial")
+        own: dict[str, Any] = {"scores": [], "choosing": []}
+        for name in sorted(tensors, key=lambda name: (len(name), name)):
+            part = name.partition(".")[0]
+            if part not in own:
+                raise tensorfile.fail(path, name, "scores.0, choosing.0 and so on", "another name")
+            own[part].append(tensors[name])
+        for name, kinds in _ENTRIES.items():
+            own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
+        return own
+
+
+class Task(NamedTuple):
+    """A trial to be run."""
+
+    ranker: Ranker
+    variant: str
+    fold: Fold
+    tta: int
+
+    def key(self, data: str) -> str:
+        """Name of its file: a hash of everything that the result follows from."""
+        ranker, recipe = self.ranker, self.ranker._recipe
+        known = recipe.estimator == "network" and ranker.network.known
+        functions: list[Any] = [recipe.steps, recipe.preprocessing, recipe.features, recipe.extra]
+        functions = [] if is_built_in(recipe) else functions
+        identity = {
+            "package": __version__,
+            "recipe": recipe.name,
+            "fields": plain(ranker.fields),
+            "losses": recipe.losses(ranker.fields),
+            "model": [*ranker.pipeline.steps, *ranker.steps] if known else [],
+            "functions": [function_name(function) for function in functions if function is not None],
+            "seed": int(ranker.seed),
+            "tta": self.tta,
+            "data": data,
+            **({} if ranker.precision == "f32" else {"precision": ranker.precision}),
+        }
+        digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8).hexdigest()
+        return f"{recipe.name}-{ranker.seed}-{digest}.safetensors"
+
+    def run(self) -> Trial:
+        """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
+        ranker, fold = self.ranker, self.fold
+        memory.forget_peak()
+        began = time.monotonic()
+        trained(ranker, fold)
+        seconds = time.monotonic() - began
+        began = time.monotonic()
+        scores = self._scores(fold.unseen)
+        per_config = (time.monotonic() - began) / sum(part.size for part in scores)
+        trial = Trial(
+            recipe=ranker.recipe,
+            variant=self.variant,
+            seed=int(ranker.seed),
+            fold=fold.name,
+            parameters=ranker.num_parameters,
+            seconds=seconds,
+            peak=memory.peak(),
+            per_1000=1000 * per_config,
+            values=judged(fold.unseen, scores),
+            scores=scores,
+            choosing=self._scores(fold.valid),
+        )
+        ranker.reset()
+        return trial
+
+    def _scores(self, graphs: Iterable[Any]) -> Parts:
+        return [np.asarray(self.ranker.predict(g, tta=self.tta, verbose=False), np.float32) for g in graphs]
+
+
+def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, float]:
+    """Mean of every metric over graphs; metrics that any order of a tile graph satisfies are left out."""
+    found: dict[str, list[float]] = {}
+    for graph, own in zip(graphs, scores, strict=True):
+        ran = np.asarray(graph.ran)
+        row = Row.judge(
+            str(graph.name), graph.collection or graph.kind, "", own[ran], measured_runtimes(graph, ran)
+        )
+        for name, value in row.values.items():
+            if name not in row.trivial:
+                found.setdefault(name, []).append(value)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+@dataclass(frozen=True)
 class Summary:
-    """What the trials of one recipe say together.
+    """Metrics and costs of one recipe, over its trials.
 
     Attributes
     ----------
@@ -198,10 +379,22 @@ class Summary:
     name: str
     mean: dict[str, float]
     sd: dict[str, float]
-    seconds: float
-    per_1000: float
-    parameters: int
-    peak: int | None
+    seconds: float = math.nan
+    per_1000: float = math.nan
+    parameters: int = 0
+    peak: int | None = None
+
+    @classmethod
+    def of(cls, name: str, found: Iterable[tuple[int, dict[str, float]]], **costs: Any) -> Summary:
+        """Summarise the metrics of folds and seeds, given as pairs (seed, metrics)."""
+        of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
+        for seed, values in found:
+            for metric, value in values.items():
+                of.setdefault(metric, {}).setdefault(seed, []).append(value)
+        means = {metric: [float(np.mean(own)) for own in by_seed.values()] for metric, by_seed in of.items()}
+        mean = {metric: float(np.mean(each)) for metric, each in means.items()}
+        sd = {n: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for n, each in means.items()}
+        return cls(name, mean, sd, **costs)
 
 
 @dataclass(frozen=True)
@@ -224,12 +417,12 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """The metric that recipes are ordered by: nDCG is never it."""
+        """The metric that recipes are ordered by."""
         return "slowdown@1" if self.tile else "tau"
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Metrics in the table: the tau of the order only if ties make it another number."""
+        """Metrics in the table; `tau_order` only where ties make it differ from `tau`."""
         if self.tile:
             return ("slowdown@1", "slowdown@5", "opa")
         gaps = [abs(trial.values["tau"] - trial.values["tau_order"]) for trial in self.trials]
@@ -245,16 +438,14 @@ class Comparison:
         return sorted(found, key=lambda s: sign * s.mean[self.metric] if self.metric in s.mean else last)
 
     def _summary(self, name: str, trials: list[Trial]) -> Summary:
-        mean, sd = _over_seeds([(trial.seed, trial.values) for trial in trials])
         peaks = [trial.peak for trial in trials if trial.peak is not None]
-        return Summary(
+        return Summary.of(
             name,
-            mean,
-            sd,
-            float(np.mean([trial.seconds for trial in trials])),
-            float(np.mean([trial.per_1000 for trial in trials])),
-            max(trial.parameters for trial in trials),
-            max(peaks, default=None),
+            [(trial.seed, trial.values) for trial in trials],
+            seconds=float(np.mean([trial.seconds for trial in trials])),
+            per_1000=float(np.mean([trial.per_1000 for trial in trials])),
+            parameters=max(trial.parameters for trial in trials),
+            peak=max(peaks, default=None),
         )
 
     @cached_property
@@ -266,8 +457,7 @@ class Comparison:
             for seed in seeds
             for fold in self.folds
         ]
-        mean, sd = _over_seeds(found)
-        return Summary("random", mean, sd, 0.0, 0.0, 0, None)
+        return Summary.of("random", found, seconds=0.0, per_1000=0.0)
 
     def ensembles(self) -> list[Summary]:
         """Return the ensembles of all trials of a fold: equal weights, and weights fitted on `valid`.
@@ -289,9 +479,7 @@ class Comparison:
             if len(fold.valid):
                 values = judged(fold.unseen, _mixed(parts, "rank", self._weights(members, fold)))
                 found.setdefault("ensemble, weights fitted", []).append((number, values))
-        return [
-            Summary(name, *_over_seeds(values), math.nan, math.nan, 0, None) for name, values in found.items()
-        ]
+        return [Summary.of(name, values) for name, values in found.items()]
 
     def _weights(self, members: list[Trial], fold: Fold) -> NDArray[np.float64]:
         judge = metrics.VALIDATION["top5" if self.tile else "tau"]
@@ -322,7 +510,7 @@ class Comparison:
         return tables.text(*tables.section("", self._lines()))
 
     def to_markdown(self) -> str:
-        """Return the same as a Markdown table."""
+        """Return the table as Markdown."""
         return tables.markdown(*tables.section("", self._lines()))
 
     def to_frame(self) -> Any:
@@ -337,7 +525,7 @@ class Comparison:
         return tables.frame({**{n: getattr(one, n) for n in names}, **one.values} for one in self.trials)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: every trial without its scores, and what they say together."""
+        """Return plain values for JSON: every trial without its scores, and the summaries."""
         left_out = ("scores", "choosing")
         return {
             "package": __version__,
@@ -382,20 +570,7 @@ class Comparison:
                 file.write((text + "\n").encode())
 
 
-def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean of every metric, and standard deviation over seeds of its mean over folds."""
-    of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
-    for seed, values in found:
-        for name, value in values.items():
-            of.setdefault(name, {}).setdefault(seed, []).append(value)
-    means = {name: [float(np.mean(own)) for own in by_seed.values()] for name, by_seed in of.items()}
-    return (
-        {name: float(np.mean(each)) for name, each in means.items()},
-        {name: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for name, each in means.items()},
-    )
-
-
-def _mixed(members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None) -> Scores:
+def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:
     """Weighted mean of the normalized scores of every graph, as an ensemble has it."""
     shares = np.ones(len(members)) if weights is None else weights
     shares = shares / math.fsum(shares)

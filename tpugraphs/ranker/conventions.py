@@ -169,7 +169,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_table(given: Any) -> bool:
-    """Whether it is an array that somebody means as a table (n, F), whatever its shape; not one of graphs."""
+    """Whether an argument is meant as a table (n, F): any array but one of graphs."""
     if hasattr(given, "config_runtime") or not (hasattr(given, "shape") or hasattr(given, "__array__")):
         return False
     return _ndim(given) != 1 or getattr(given, "dtype", None) != np.dtype(object)
@@ -201,41 +201,39 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
         _check_names(arrays.column_names(given), schema.names("config"), type(scorer).__name__)
     if not isinstance(given, np.ndarray) and hasattr(given, "nnz"):
         raise ConfigError("X: expected a dense table, got a sparse one; use X.toarray()")
-    check_mask("X", given)
-    try:
-        table = np.asarray(given)
-        table = table if table.dtype.kind in "fiubc" else table.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"X: expected numbers, found others ({error}); tg.from_frame reads words") from None
+    table = _numbers("X", given, "fiub", "tg.from_frame reads words")
     if table.ndim != 2:
         raise DataError(
             f"X: expected a 2D table, one row per configuration, found shape {table.shape}. Reshape your data"
         )
-    if table.dtype.kind == "c":
-        raise DataError("X: expected real numbers. Complex data not supported")
     columns = table.shape[1] if schema is None else len(schema.config)
     if table.shape[1] != columns:
         whose = f"{type(scorer).__name__} is expecting {columns} features as input"
         raise DataError(f"X has {table.shape[1]} features, but {whose}")
-    if not table.shape[0] or not table.shape[1]:
-        # in scikit-learn's words, which its checks look for
-        what = "sample" if not table.shape[0] else "feature"
-        found = f"Found array with 0 {what}(s)"
-        raise DataError(f"{found} (shape={table.shape}) while a minimum of 1 is required.")
-    bad = ~np.isfinite(table) if table.dtype.kind == "f" else np.zeros(1, np.bool_)
-    if bad.any():
-        raise DataError(f"X: expected finite numbers, found NaN or inf in row {int(np.argwhere(bad)[0][0])}")
-    times = None if runtime is None else _times(runtime)
-    if times is not None and times.shape != (len(table),):
-        raise DataError(f"y: expected one runtime per row ({len(table)},), found shape {times.shape}")
-    if times is not None and len(times) == 1:
-        raise DataError("X: expected rows to compare with each other, found 1 sample")
-    if times is not None:
-        todo = "leave these rows out of X and y, or measure them again"
-        arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
+    for size, what in zip(table.shape, ("sample", "feature"), strict=True):
+        if size == 0:  # in scikit-learn's words, which its checks look for
+            found = f"Found array with 0 {what}(s) (shape={table.shape})"
+            raise DataError(f"{found} while a minimum of 1 is required.")
+    bad = np.flatnonzero(~np.isfinite(table).all(1))
+    if bad.size:
+        raise DataError(f"X: expected finite numbers, found NaN or inf in row {int(bad[0])}")
+    times = None if runtime is None else _times(runtime, len(table))
     names = arrays.column_names(given)
     named = names and Schema.infer(config_feat=table, names={"config": names})
     return Graph(config_feat=table, runtime=times, schema=named or None, name="table")
+
+
+def _numbers(field: str, given: Any, kinds: str, todo: str) -> NDArray[Any]:
+    """Return real numbers as they are, if their type is of these kinds, or as float64."""
+    check_mask(field, given)
+    try:
+        array = np.asarray(given)
+        array = array if array.dtype.kind in f"{kinds}c" else array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{field}: expected numbers, found others ({error}); {todo}") from None
+    if array.dtype.kind == "c":
+        raise DataError(f"{field}: expected real numbers. Complex data not supported; {todo}")
+    return array
 
 
 def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: str) -> None:
@@ -261,21 +259,27 @@ def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: s
     raise DataError("\n".join(lines) + "\n", field="X", found=", ".join(given), expected=", ".join(known))
 
 
-def _times(runtime: Any) -> NDArray[Any]:
+def _runtimes(given: Any, stacklevel: int) -> NDArray[Any]:
     """Return runtimes as an array of numbers."""
-    check_mask("y", runtime)
-    name = getattr(runtime, "name", None)
+    name = getattr(given, "name", None)
     if is_rate(name):
         text = f"y: less is taken as better, though {name!r} looks like a quantity of which more is"
-        warnings.warn(f"{text}: give 1 / y without that name, as (1 / y).to_numpy() does", stacklevel=6)
-    try:
-        times = np.asarray(runtime)
-        times = times.astype(np.float64) if times.dtype.kind not in "fiuc" else times
-    except (TypeError, ValueError) as error:
-        raise DataError(f"y: expected runtimes, found others ({error}); pass a number per config") from None
-    if times.dtype.kind == "c":
-        raise DataError("y: expected real numbers, found complex ones; pass a runtime per config")
+        todo = "give 1 / y without that name, as (1 / y).to_numpy() does"
+        warnings.warn(f"{text}: {todo}", stacklevel=stacklevel + 1)
+    times = _numbers("y", given, "fiu", "pass a number per config")
     return times.ravel() if times.ndim == 2 and times.shape[1] == 1 else times
+
+
+def _times(runtime: Any, rows: int) -> NDArray[Any]:
+    """Return the runtimes (n,) of the rows of a table."""
+    times = _runtimes(runtime, 6)
+    if times.shape != (rows,):
+        raise DataError(f"y: expected one runtime per row ({rows},), found shape {times.shape}")
+    if rows == 1:
+        raise DataError("X: expected rows to compare with each other, found 1 sample")
+    todo = "leave these rows out of X and y, or measure them again"
+    arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
+    return times
 
 
 def is_runtimes(given: Any) -> bool:
@@ -336,20 +340,18 @@ def _with(graph: Any, runtime: Any) -> Any:
         )
     if runtime is None:
         return graph
-    times = _times(runtime)
+    times = _runtimes(runtime, 5)
     if times.shape != (graph.num_configs,):
-        raise DataError(
-            f"y: expected one runtime per config ({graph.num_configs},), or None for the graph's own, found "
-            f"shape {times.shape}",
-            file=str(graph.name), field="y",
-        )  # fmt: skip
+        expected = f"one runtime per config ({graph.num_configs},), or None for the graph's own"
+        todo = "give as many as the graph has configs"
+        raise DataError.of("y", expected, f"shape {times.shape}", todo, file=str(graph.name))
     if np.array_equal(times, graph.config_runtime, equal_nan=times.dtype.kind == "f"):
         return graph
     return graph.replace(**{"runtime" if "runtime" in graph.fields() else "config_runtime": times})
 
 
 def learnable(train: Any, second: Any, y: Any = None) -> tuple[Any, Any]:
-    """Return what `fit` learns from and validates on, of its two first arguments, or the first and `y`.
+    """Return the graphs that `fit` learns from and validates on, from its first two arguments and `y`.
 
     scikit-learn passes runtimes as the second one. Otherwise it is validation graphs, or a share of configs.
     """

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import CheckpointError, ConfigError, Error
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments
-from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.scorer import (
     AdaptOptions,
@@ -26,10 +25,11 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
+    check_scorer,
+    fastest_together,
     unchanged_if_it_fails,
 )
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
@@ -61,7 +61,7 @@ NORMALIZE = tuple(_METHODS)
 
 
 def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
-    """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`.
+    """Normalize the scores (n,) of one ranker, before an :class:`Ensemble` takes the mean.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
 
 
 def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.float32]:
-    """Sum of normalized scores (n,), each times its share in the mean.
+    """Return the weighted mean of normalized scores (n,).
 
     Parameters
     ----------
@@ -196,30 +196,19 @@ class Ensemble(ScorerBase):
         members = tuple(rankers) if isinstance(rankers, Iterable) else ()
         if not members:
             raise ConfigError(f"rankers: expected a list of at least one Ranker, got {rankers!r}")
-        for i, ranker in enumerate(members):
-            if not isinstance(ranker, Scorer):
-                todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
-                if isinstance(ranker, (str, os.PathLike)):
-                    todo = "use tg.load_ranker(path) to read a file"
+        self.rankers = tuple(check_scorer(f"rankers[{i}]", one) for i, one in enumerate(members))
+        for i, ranker in enumerate(self.rankers):
+            if ranker.kind not in (self.kind, "any"):
                 raise ConfigError(
-                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}; {todo}"
+                    f"rankers[{i}]: it ranks {ranker.kind} graphs, the first one {self.kind} graphs: make an "
+                    "ensemble of each"
                 )
-            if not ranker.fitted:
-                raise ConfigError(f"rankers: that at place {i} has learnt nothing yet: fit or load it first")
-            kind = next((other.kind for other in members if other.kind != "any"), "any")
-            if ranker.kind not in (kind, "any"):
-                raise ConfigError(
-                    f"rankers: that at place {i} ranks {ranker.kind} graphs, the first one {kind} graphs: "
-                    "make an ensemble of each"
-                )
-        paddings = {ranker.node_padding for ranker in members} - {None}
-        if len(paddings) > 1:
+        if len({ranker.node_padding for ranker in members} - {None}) > 1:
             raise ConfigError(
                 "rankers: some need node features padded with -1, others with 0: no graph suits all of them"
             )
-        self.rankers = members
         self.weights = _check_weights(weights, len(members))
-        self.normalize = _check_normalize(normalize)
+        self.normalize = check_choice("normalize", normalize, NORMALIZE)
         self._share()
 
     def _share(self) -> None:
@@ -242,6 +231,11 @@ class Ensemble(ScorerBase):
     def name(self) -> str:
         """Name in reports."""
         return "ensemble"
+
+    @property
+    def takes_configs(self) -> bool:  # type: ignore[override]
+        """Whether `predict` takes configs that the graph does not have: if all its rankers do."""
+        return all(getattr(ranker, "takes_configs", False) for ranker in self.rankers)
 
     @property
     def num_parameters(self) -> int:
@@ -283,7 +277,7 @@ class Ensemble(ScorerBase):
     def _scores(
         self, graph: Graph, configs: Rows | None, **options: Unpack[ChooseOptions]
     ) -> Iterator[tuple[NDArray[np.float64], float]]:
-        """Yield the normalized scores (n,) of every ranker that counts, and its share in the mean."""
+        """Yield normalized scores (n,) and share in the mean of every ranker with a weight above 0."""
         total = math.fsum(self.weights)
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight > 0:
@@ -306,7 +300,7 @@ class Ensemble(ScorerBase):
         return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
-        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
+        """Fit every member on the same graphs; for the arguments see :meth:`tpugraphs.Ranker.fit`.
 
         Ctrl-C raises KeyboardInterrupt. After any error all members are what they were before.
         """
@@ -342,8 +336,7 @@ class Ensemble(ScorerBase):
         DataError
             No graphs, or one without measured runtimes.
         """
-        if metric not in VALIDATION:
-            raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
+        check_choice("metric", metric, VALIDATION)
         sequence = as_graphs("valid", valid)
         graphs = [sequence[i] for i in range(len(sequence))]
         ran = [np.asarray(graph.ran) for graph in graphs]
@@ -373,14 +366,9 @@ class Ensemble(ScorerBase):
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore an ensemble from what `to_file` returned. `path` and errors: see `load`."""
-        weights = tensorfile.entry(path, metadata, "weights", list)
-        normalize = tensorfile.entry(path, metadata, "normalize", str)
-        rankers = filekinds.read_members(path, metadata, tensors)
-        try:
-            return cls(rankers, weights, normalize)
-        except ConfigError as error:
-            field = "weights" if str(error).startswith("weights") else "members"
-            raise CheckpointError(f"{error}; the file is damaged", file=path, field=field) from None
+        members = filekinds.read_members(path, metadata, tensors)
+        arguments = {"weights": list, "normalize": str}
+        return filekinds.construct(cls, path, metadata, arguments, rankers=members)
 
 
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
@@ -395,12 +383,6 @@ def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
     if not 0 < sum(values) < math.inf:
         raise ConfigError(f"weights: expected numbers that are not negative, and not all 0, got {weights!r}")
     return values
-
-
-def _check_normalize(normalize: Any) -> str:
-    if not isinstance(normalize, str) or normalize not in _METHODS:
-        raise ConfigError(f"normalize: expected one of {', '.join(NORMALIZE)}, got {normalize!r}")
-    return normalize
 
 
 def open_rankers(

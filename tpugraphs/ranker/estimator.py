@@ -1,4 +1,4 @@
-"""Estimators: what a recipe trains, be it a network of the core, trees, or an object of the recipe's own."""
+"""Estimators: what a recipe trains, such as a network of the core or trees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
 
 
 class Estimator(Protocol):
-    """What :class:`tpugraphs.Ranker` expects of the object that its recipe trains.
+    """Protocol of the object that a recipe trains, and that :class:`tpugraphs.Ranker` delegates to.
 
     Attributes
     ----------
@@ -76,11 +76,11 @@ class Estimator(Protocol):
         return False
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Metadata and tensors that `read` takes."""
+        """Return metadata and tensors that `read` takes."""
         ...
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         ...
 
 
@@ -138,7 +138,14 @@ class NetworkEstimator(Network):
         with held(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
 
-    def begin(self, train: Graphs, valid: Valid, folder: str | None, how: FitOptions) -> Fit:
+    def begin(
+        self,
+        train: Graphs,
+        valid: Valid,
+        folder: str | None,
+        how: FitOptions,
+        data: TrainingSet | None = None,
+    ) -> Fit:
         """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
 
         Parameters
@@ -149,19 +156,24 @@ class NetworkEstimator(Network):
             Of checkpoints.
         how : FitOptions
             The other arguments.
+        data : TrainingSet, optional
+            The graphs, as a fit of the same recipe with another seed has prepared them.
 
         Returns
         -------
         Fit
             It has the current weights.
         """
-        most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
-        pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
-        data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
-        return self.start(data, folder, how)
+        if data is None:
+            most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
+            pipeline = self.pipeline if how.init is None else self._begin_with(how.init.network)
+            data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
+        fit = Fit(self, data, folder, how)
+        self.history = fit.history
+        return fit
 
     def _begin_with(self, other: Network) -> Pipeline:
-        """Return the preprocessing of another network, whose weights this one can begin with."""
+        """Return the preprocessing of another network; ConfigError unless its weights fit this one."""
         pipeline = copy.deepcopy(other.pipeline)
         expected = self.recipe.model(self.fields, pipeline.sizes)
         if other.recipe.name != self.recipe.name or other.steps != expected:
@@ -170,27 +182,6 @@ class NetworkEstimator(Network):
                 f"{other.recipe.name!r} with {counted(other.num_parameters, 'parameter')}"
             )
         return pipeline
-
-    def start(self, data: TrainingSet, folder: str | None, how: FitOptions) -> Fit:
-        """Return the fit on prepared graphs before its first step. The caller holds the lock on `folder`.
-
-        Parameters
-        ----------
-        data : TrainingSet
-            Prepared graphs.
-        folder : str or None
-            Of checkpoints.
-        how : FitOptions
-            The other arguments of `fit`.
-
-        Returns
-        -------
-        Fit
-            It has the current weights.
-        """
-        fit = Fit(self, data, folder, how)
-        self.history = fit.history
-        return fit
 
     def partial_fit(self, graph: Graph, configs: Rows) -> float:
         """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`.
@@ -215,17 +206,13 @@ class NetworkEstimator(Network):
         if self.judged.get(graph) is None:
             check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
             self.judged.put(graph, True, 1)
-        rows = graph.row_numbers(configs)
+        rows, name = graph.row_numbers(configs), str(graph.name)
         if rows.size < 2:
-            raise DataError(
-                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
-            )
+            raise DataError(f"configs: expected at least two to compare, got {rows.size}", file=name)
         if graph.valid is not None and not graph.valid[rows].all():
             failed = int(rows[~graph.valid[rows]][0])
-            raise DataError(
-                f"configs: config {failed} failed, so nothing can be learnt from it: give some of graph.ran",
-                file=str(graph.name), field="configs", found=f"config {failed}", expected="configs that ran",
-            )  # fmt: skip
+            found = f"config {failed}, which failed: nothing can be learnt from it"
+            raise DataError.of("configs", "configs that ran", found, "give some of graph.ran", file=name)
         if not self.fitted:
             self.pipeline.fit([graph])
             self.follow()

@@ -1,4 +1,4 @@
-"""Files of scorers: the table that maps the kind named in a file to the class that reads it."""
+"""Files of scorers: which class reads a file, by the kind that the file names."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tpugraphs.ranker.scorer import ScorerBase
 
 ScorerT = TypeVar("ScorerT", bound=type[Any])
+ScorerOf = TypeVar("ScorerOf")
 
-__all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "write_members"]
+__all__ = ["FromFile", "construct", "load_ranker", "read_members", "register", "write", "write_members"]
 
 _DEEPEST = 32
 RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, as files of version 1 do
@@ -30,7 +31,7 @@ _KINDS: dict[str, FromFile] = {}
 
 
 def register(kind: str) -> Callable[[ScorerT], ScorerT]:
-    """Let a class's ``from_file`` read the files of a kind: a decorator of classes.
+    """Register the class that reads files of a kind: a decorator.
 
     Parameters
     ----------
@@ -105,6 +106,46 @@ def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     metadata, tensors = tensorfile.read(name, *_KINDS)
     scorer: ScorerBase = _KINDS[metadata["kind"]](name, metadata, tensors)
     return scorer
+
+
+def construct(
+    cls: Callable[..., ScorerOf],
+    path: str,
+    metadata: Mapping[str, Any],
+    arguments: Mapping[str, type | tuple[type, ...]],
+    **more: Any,
+) -> ScorerOf:
+    """Make a scorer from constructor arguments in its file.
+
+    Parameters
+    ----------
+    cls : class
+        Of the scorer.
+    path : str
+        The file, for messages.
+    metadata : mapping
+        JSON values of the file.
+    arguments : mapping of str to type or types
+        Names of arguments, with the types that their values may have.
+    **more
+        Other arguments.
+
+    Returns
+    -------
+    scorer
+        Which has learnt nothing yet.
+
+    Raises
+    ------
+    CheckpointError
+        A value that is missing, of another type, or refused by the class.
+    """
+    own = {name: tensorfile.entry(path, metadata, name, kind) for name, kind in arguments.items()}
+    try:
+        return cls(**own, **more)
+    except ConfigError as error:
+        field = str(error).partition(":")[0]
+        raise CheckpointError(f"{error}; the file is damaged", file=path, field=field) from None
 
 
 def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""Folds: which graphs or configs to learn from, to choose parameters by, and to judge on."""
+"""Folds: graphs or configs to train on, to validate on, and to judge on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Fold", "Part", "unseen_configs", "unseen_graphs"]
 
 @dataclass(frozen=True)
 class Fold:
-    """One way to divide graphs.
+    """One split of graphs.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def unseen_configs(
     subset: int | None = None,
     seed: int = 0,
 ) -> list[Fold]:
-    """Divide the configs of every graph, so that unseen configs of known graphs are judged.
+    """Split the configs of every graph, to judge unseen configs of known graphs.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def unseen_graphs(
     least: int = 0,
     seed: int = 0,
 ) -> list[Fold]:
-    """Divide the graphs, so that graphs are judged that were not learnt from.
+    """Split the graphs, to judge graphs that were not trained on.
 
     Parameters
     ----------
@@ -151,7 +151,10 @@ def unseen_graphs(
         unseen = [i for i in unseen if least == 0 or sequence[i].num_configs >= least]
         if not unseen:
             continue
-        made.append(Fold(f"fold {number}", Part(sequence, seen), (), Part(sequence, unseen), unseen))
+        train: Sequence[Graph] = Part(sequence, seen)
+        if isinstance(graphs, (list, tuple)):
+            train = list(train)  # then a fit can hold out a share of the configs
+        made.append(Fold(f"fold {number}", train, (), Part(sequence, unseen), unseen))
     if not made:
         raise ConfigError(f"least: no graph has {counted(least, 'config')}")
     return made

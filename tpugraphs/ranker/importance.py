@@ -1,4 +1,4 @@
-"""What a ranker looks at: how much worse it ranks when the values of a part of the graphs are exchanged."""
+"""Permutation importance: how much worse a ranker is when values of the graphs are exchanged."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION
-from tpugraphs.ranker.scorer import Scorer
+from tpugraphs.ranker.scorer import Scorer, Scores
 from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
@@ -29,12 +29,14 @@ PARTS = ("config", "digit", "node", "graph")
 _MEMBER = re.compile(r"_(?:\d+|sum|product|true_count|false_count)$")  # of one feature of a node
 _ELEMENT = "element_type"
 _OPCODE = "opcode"
-Exchange = Callable[[Graph, np.random.Generator], Graph]
+_CONFIGS = {"config_feat", "node_config_feat"}
+# New values of a graph, by field, from all graphs, its place and a key for random numbers. None: no change.
+Exchange = Callable[[Sequence[Graph], int, list[int]], dict[str, NDArray[Any]]]
 
 
 @dataclass(frozen=True)
 class PartImportance:
-    """How much of the metric a part of the graphs carries.
+    """Importance of one part of the graphs.
 
     Attributes
     ----------
@@ -51,7 +53,7 @@ class PartImportance:
 
     @property
     def mean(self) -> float:
-        """Mean of the drops: near 0, the ranker does without; negative, by chance or because it misleads."""
+        """Mean of the drops; near 0 if the ranker does not depend on the part."""
         return float(np.mean(self.drops))
 
     @property
@@ -158,7 +160,7 @@ def permutation_importance(
     seed: int = 0,
     verbose: bool | None = None,
 ) -> Importance:
-    """Tell what a ranker looks at, by exchanging the values of one part of the graphs at a time.
+    """Measure what a ranker depends on, by exchanging the values of one part of the graphs at a time.
 
     The values of a column of the configs, or of a digit at all nodes, are exchanged among the configs of each
     graph; those of a group of node features among its nodes. Scores are then compared with the runtimes as
@@ -210,8 +212,7 @@ def permutation_importance(
     check_whole("repeats", repeats, 1)
     check_whole("seed", seed, 0)
     metric = getattr(scorer, "metric", "tau") if metric is None else metric
-    if metric not in VALIDATION:
-        raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
+    check_choice("metric", metric, VALIDATION)
     parts = PARTS if parts is None else parts
     if isinstance(parts, str) or not parts or not set(parts) <= set(PARTS):
         raise ConfigError(f"parts: expected some of {', '.join(PARTS)}, got {parts!r}")
@@ -226,28 +227,38 @@ def permutation_importance(
         known.check(judged[0])
         schema = known  # the same columns, with names
     features = list(_features(judged, schema, parts, node_groups))
-    times = [measured_runtimes(graph) for graph in judged]
-
-    def value(graph: Graph, i: int) -> float:
-        return float(VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times[i]))
-
-    whole = [value(graph, i) for i, graph in enumerate(judged)]
-
-    def judge(changed: Sequence[Graph]) -> float:
-        pairs = enumerate(zip(changed, judged, strict=True))
-        return float(np.mean([whole[i] if new is old else value(new, i) for i, (new, old) in pairs]))
-
-    baseline, found = float(np.mean(whole)), []
-    with Progress(len(features) * repeats, "importance", "exchange", verbose) as bar:
-        for part, name, exchange in features:
-            drops = []
-            for repeat in range(repeats):
-                key = [seed, repeat, zlib.crc32(f"{part} {name}".encode())]
-                drops.append(baseline - judge(_exchanged(judged, part, exchange, key)))
-                bar.update(1)
-            found.append(PartImportance(part, name, tuple(drops)))
+    values = np.empty((len(features), repeats, len(judged)))
+    whole = np.empty(len(judged))
+    with Progress(values.size, "importance", "exchange", verbose) as bar:
+        for i, graph in enumerate(judged):
+            times = measured_runtimes(graph)
+            whole[i] = VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times)
+            for which, (part, name, exchange) in enumerate(features):
+                for repeat in range(repeats):
+                    key = [seed, repeat, zlib.crc32(f"{part} {name}".encode())]
+                    if changes := exchange(judged, i, key):
+                        scores = np.asarray(_scores(scorer, graph, changes))
+                        values[which, repeat, i] = VALIDATION[metric](scores, times)
+                    else:
+                        values[which, repeat, i] = whole[i]
+                    bar.update(1)
+    baseline = float(np.mean(whole))
+    found = [
+        PartImportance(part, name, tuple(baseline - float(np.mean(own)) for own in values[which]))
+        for which, (part, name, _) in enumerate(features)
+    ]
     found.sort(key=lambda one: -one.mean)
     return Importance(tuple(found), metric, baseline, len(judged), sum(g.num_configs for g in judged))
+
+
+def _scores(scorer: Scorer, graph: Graph, changes: dict[str, NDArray[Any]]) -> Scores:
+    """Score a graph with exchanged values; its nodes are prepared once if only configs differ."""
+    if changes.keys() <= _CONFIGS and getattr(scorer, "takes_configs", False):
+        digits, features = graph.config_digits if graph.schema.digits else None, graph.config_feat
+        digits, features = changes.get("node_config_feat", digits), changes.get("config_feat", features)
+        given: Any = digits if features is None else features if digits is None else (features, digits)
+        return scorer.predict(graph, given, verbose=False)
+    return scorer.predict(graph.replace(**changes), verbose=False)
 
 
 def _sampled(graph: Graph, most: int, seed: int) -> Graph:
@@ -259,36 +270,26 @@ def _sampled(graph: Graph, most: int, seed: int) -> Graph:
     return graph if rows.size == graph.num_configs else graph.select(rows)
 
 
-def _exchanged(graphs: Sequence[Graph], part: str, exchange: Exchange, key: list[int]) -> list[Graph]:
-    """Return the graphs with the values of one part exchanged."""
-    if part == "graph":
-        order = np.random.default_rng(key).permutation(len(graphs))
-        return [
-            graph.replace(graph_feat=graphs[i].graph_feat) for graph, i in zip(graphs, order, strict=True)
-        ]
-    return [exchange(graph, np.random.default_rng([*key, i])) for i, graph in enumerate(graphs)]
-
-
 def _features(
     graphs: Sequence[Graph],
     schema: Schema,
     parts: Sequence[str],
     given: Mapping[str, Sequence[str]] | None,
 ) -> Iterator[tuple[str, str, Exchange]]:
-    """Yield part, name and what exchanges the values, of everything that the graphs have."""
+    """Yield part, name and exchange of everything that the graphs have."""
     if "config" in parts:
         for place, column in enumerate(schema.config):
-            yield "config", column.name, _columns("config_feat", [place])
+            yield "config", column.name, _rows("config_feat", np.s_[:, place])
     if "digit" in parts and any(graph.num_config_nodes for graph in graphs):
         for place, digit in enumerate(schema.digits):
-            yield "digit", digit.name, _digit(place)
+            yield "digit", digit.name, _rows("node_config_feat", np.s_[:, :, place], "config_digits")
     if "node" in parts and any(graph.num_nodes > 1 for graph in graphs):
         for name, places in _groups(schema, given).items():
-            yield "node", name, _columns("node_feat", places)
+            yield "node", name, _rows("node_feat", np.s_[:, places])
         if schema.opcodes is not None:
-            yield "node", _OPCODE, _opcode
+            yield "node", _OPCODE, _rows("node_opcode")
     if "graph" in parts and schema.graph and len(graphs) > 1:
-        yield "graph", "all", lambda graph, random: graph
+        yield "graph", "all", _graphs
 
 
 def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
@@ -312,34 +313,22 @@ def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[s
     return groups
 
 
-def _columns(field: str, places: Sequence[int]) -> Exchange:
-    """Exchange columns among the rows of features, together."""
+def _rows(field: str, index: Any = np.s_[:], source: str | None = None) -> Exchange:
+    """Exchange values at an index of a field among its rows; `source` is where they are read."""
 
-    def exchange(graph: Graph, random: np.random.Generator) -> Graph:
-        array: NDArray[np.float32] = getattr(graph, field).copy()
-        own = array[:, places]
+    def exchange(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
+        array = np.array(getattr(graphs[i], source or field))
+        own = array[index]
         if (own == own[:1]).all():
-            return graph
-        array[:, places] = own[random.permutation(len(own))]
-        return graph.replace(**{field: array})
+            return {}
+        array[index] = own[np.random.default_rng([*key, i]).permutation(len(own))]
+        return {field: array}
 
     return exchange
 
 
-def _digit(place: int) -> Exchange:
-    """Exchange a digit among the configs, at all nodes together."""
-
-    def exchange(graph: Graph, random: np.random.Generator) -> Graph:
-        digits = np.array(graph.config_digits)
-        if (digits[:, :, place] == digits[:1, :, place]).all():
-            return graph
-        digits[:, :, place] = digits[random.permutation(len(digits)), :, place]
-        return graph.replace(node_config_feat=digits)
-
-    return exchange
-
-
-def _opcode(graph: Graph, random: np.random.Generator) -> Graph:
-    """Exchange opcodes among the nodes."""
-    assert graph.node_opcode is not None  # else there is no such part
-    return graph.replace(node_opcode=random.permutation(graph.node_opcode))
+def _graphs(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
+    """Exchange the features of whole graphs among the graphs."""
+    other = graphs[np.random.default_rng(key).permutation(len(graphs))[i]]
+    assert other.graph_feat is not None  # else there is no such part
+    return {"graph_feat": other.graph_feat}

@@ -1,11 +1,11 @@
-"""Leave-one-out evaluation and cross-validation: rank every graph by a ranker that was trained on others."""
+"""Leave-one-out evaluation and cross-validation."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -21,7 +21,9 @@ from tpugraphs.ranker.seeds import seed_numbers
 from tpugraphs.system.progress import tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
 
-__all__ = ["cross_validate", "leave_out"]
+__all__ = ["cross_validate", "leave_out", "trained"]
+
+ScorerT = TypeVar("ScorerT", bound=Any)
 
 
 def leave_out(
@@ -78,27 +80,10 @@ def leave_out(
     >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
     """
     makers = {_made(ranker).name: partial(_made, ranker)}
-    rows = _judged(makers, graphs, unseen_graphs(graphs, groups), beside, "leave out", verbose, fit)
+    rows = _judged(makers, unseen_graphs(graphs, groups), beside, "leave out", verbose, fit)
     return Report(rows, draws=draws, level=level, seed=seed)
 
 
-@overload
-def cross_validate(
-    ranker: ScorerBase | str,
-    graphs: Graphs,
-    *,
-    folds: int = 5,
-    group: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
-    seeds: int | Iterable[int] = 1,
-    beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
-    verbose: bool | None = None,
-    draws: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-    **fit: Unpack[FitButShared],
-) -> Report: ...
-@overload
-def cross_validate(ranker: Callable[[int], Scorer], graphs: Graphs, **options: Any) -> Report: ...
 def cross_validate(
     ranker: ScorerBase | str | Callable[[int], Scorer],
     graphs: Graphs,
@@ -111,7 +96,7 @@ def cross_validate(
     draws: int = 1000,
     level: float = 0.95,
     seed: int = 0,
-    **fit: Any,
+    **fit: Unpack[FitButShared],
 ) -> Report:
     """Rank every graph by rankers that were trained without its fold.
 
@@ -129,8 +114,8 @@ def cross_validate(
         At least 2.
     group : {"family"}, callable or sequence, optional
         Graphs with the same label are put in the same fold: their family by name, see
-        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. A graph tells more about
-        others of its family than about programs never seen.
+        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. Programs of one family
+        are similar, so that judging them apart says more about programs never seen.
     seeds : int or ints
         Number of seeds, counted from 0, or the seeds themselves. The scorers of the report are then called
         ``"seed 0"`` and so on.
@@ -167,12 +152,12 @@ def cross_validate(
     makers = {f"seed {one}": partial(_made, ranker, one) for one in numbers}
     if len(numbers) == 1:
         makers = {_made(ranker, numbers[0]).name: partial(_made, ranker, numbers[0])}
-    rows = _judged(makers, graphs, parts, beside, "folds", verbose, fit)
+    rows = _judged(makers, parts, beside, "folds", verbose, fit)
     return Report(rows, draws=draws, level=level, seed=seed)
 
 
 def _made(ranker: Any, seed: int | None = None) -> Any:
-    """Make a scorer to be trained, with a seed if one is given and it has any."""
+    """Return a new scorer to be trained, with that seed if it has one."""
     if isinstance(ranker, str):
         ranker = Ranker(ranker)
     if isinstance(ranker, ScorerBase):
@@ -187,7 +172,6 @@ def _made(ranker: Any, seed: int | None = None) -> Any:
 
 def _judged(
     makers: Mapping[str, Callable[[], Any]],
-    graphs: Graphs,
     folds: Sequence[Fold],
     beside: Mapping[str, Callable[..., ArrayLike]] | None,
     what: str,
@@ -198,19 +182,43 @@ def _judged(
     beside = beside or {}
     if twice := makers.keys() & beside.keys():
         raise ConfigError(f"`beside`: {min(twice)!r} is the name of what is trained: give it another one")
-    in_memory = isinstance(graphs, (list, tuple))  # then a share of the configs can be held out of lists
     rows: dict[int, Sequence[Row]] = {}
     for fold in tracked(folds, what, "fit", verbose):
-        held, scorers = list(fold.unseen), dict[str, Any]()
-        for name, make in makers.items():
-            fresh = make()
-            quiet = {"verbose": False} if isinstance(fresh, Ranker) else {}
-            try:
-                pass_on_interrupt(fresh.fit(list(fold.train) if in_memory else fold.train, **quiet, **fit))
-            except DataError as error:
-                error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
-                raise
-            scorers[name] = scoring(fresh, verbose=False)
-        for i, graph in zip(fold.places, held, strict=True):
+        scorers = {
+            name: scoring(trained(make(), fold, **fit), verbose=False) for name, make in makers.items()
+        }
+        for i, graph in zip(fold.places, fold.unseen, strict=True):
             rows[i] = evaluate({**scorers, **beside}, graph).rows
     return [row for i in sorted(rows) for row in rows[i]]
+
+
+def trained(scorer: ScorerT, fold: Fold, **fit: Any) -> ScorerT:
+    """Train a scorer on a fold, and return it.
+
+    Parameters
+    ----------
+    scorer : scorer
+        What learns from the graphs of the fold, and chooses by its `valid` if there are any.
+    fold : Fold
+        A note in an error names the graphs that were left out.
+    **fit
+        Arguments of its fit.
+
+    Returns
+    -------
+    scorer
+        The same.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C, though a fit alone would end with what it has learnt.
+    """
+    fit = {"verbose": False, **fit} if isinstance(scorer, Ranker) else fit
+    fit = {"valid": fold.valid, **fit} if len(fold.valid) else fit
+    try:
+        pass_on_interrupt(scorer.fit(fold.train, **fit))
+    except DataError as error:
+        error.add_note(f"with {', '.join(str(graph.name) for graph in fold.unseen)} left out")
+        raise
+    return scorer

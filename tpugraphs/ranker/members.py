@@ -1,4 +1,4 @@
-"""Members of an ensemble, trained side by side; and a single ranker that learns what an ensemble says."""
+"""Training of several rankers side by side; distillation and pseudo-labels."""
 
 from __future__ import annotations
 
@@ -6,27 +6,83 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Unpack
 
-from tpugraphs.data.graph import Graphs, SampleWeight, Valid
-from tpugraphs.errors import ConfigError, Error
-from tpugraphs.ranker.arguments import FitArguments
+import numpy as np
+
+from tpugraphs import kernels
+from tpugraphs.data.graph import Graph, Graphs, Valid
+from tpugraphs.data.published import LayoutGraph, TileGraph
+from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
+from tpugraphs.kernels.streams import Stream
+from tpugraphs.ranker.arguments import FitArguments, FitTogether
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
-from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, unchanged_if_it_fails
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_scorer, unchanged_if_it_fails
 from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.trainset import as_graphs
 
-__all__ = ["distill", "train_members"]
+__all__ = ["distill", "in_folders", "pseudo_label", "train_members", "train_together"]
 
 _RUNTIMES = ("runtime", "seconds", "log-runtime")  # targets that a teacher's order cannot replace
 
 
+def train_together(
+    networks: Sequence[NetworkEstimator],
+    train: Graphs,
+    valid: Valid,
+    options: Sequence[FitOptions],
+    workers: int | None,
+    shared: bool = False,
+) -> Crew:
+    """Train networks side by side, from the start; every one has the bits that it would have alone.
+
+    Parameters
+    ----------
+    networks : sequence of NetworkEstimator
+        That have learnt nothing.
+    train, valid
+        See :meth:`tpugraphs.Ranker.fit`.
+    options : sequence of FitOptions
+        Those of every network, checked; `verbose` of the first.
+    workers : int or None
+        Number of steps taken at the same time; None: as many as networks or threads.
+    shared : bool
+        Whether all prepare graphs alike, as several seeds of one recipe do: then it is done once.
+
+    Returns
+    -------
+    Crew
+        With all fits in their order, those that failed, and whether Ctrl-C ended them. The others have ended.
+    """
+    if workers is not None:
+        check_whole("workers", workers, 1)
+    with ExitStack() as stack:
+        fits = list[Fit]()
+        for network, how in zip(networks, options, strict=True):
+            folder = stack.enter_context(held(how.checkpoint_dir))
+            fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
+        crew = Crew(fits, workers)
+        crew.run(options[0].verbose)
+        for fit in fits:
+            if fit.step > 0 and fit not in crew.failed:
+                fit.end(crew.stop.pressed)
+    return crew
+
+
+def in_folders(how: FitOptions, names: Iterable[str]) -> list[FitOptions]:
+    """Return options for several fits, each with its own folder below `checkpoint_dir`."""
+    folder = how.checkpoint_dir
+    return [how if folder is None else replace(how, checkpoint_dir=os.path.join(folder, n)) for n in names]
+
+
+@shows(FitOptions, FitTogether)
 def train_members(
     rankers: Iterable[Ranker | str],
     train: Graphs,
@@ -34,13 +90,8 @@ def train_members(
     *,
     weights: Sequence[float] | None = None,
     normalize: str = "rank",
-    epochs: int | None = None,
-    steps: int | None = None,
-    sample_weight: SampleWeight = None,
-    checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 100,
     workers: int | None = None,
-    verbose: bool | None = None,
+    **options: Unpack[FitTogether],
 ) -> Ensemble:
     """Train rankers of any recipes side by side, and make an ensemble of them.
 
@@ -82,35 +133,26 @@ def train_members(
     >>> ensemble = tg.train_members(names, train, valid)  # doctest: +SKIP
     """
     members = _members(rankers)
-    if workers is not None:
-        check_whole("workers", workers, 1)
-    with ExitStack() as stack:
-        stack.enter_context(unchanged_if_it_fails(*members))
-        fits = []
-        for i, one in enumerate(members):
-            own_epochs, own_steps = one.length(epochs, steps, checkpoint_every)
-            if isinstance(one.estimator, NetworkEstimator):
-                place = None if checkpoint_dir is None else os.path.join(checkpoint_dir, f"member-{i}")
-                folder = stack.enter_context(held(place))
-                how = FitOptions(
-                    epochs=own_epochs,
-                    steps=own_steps,
-                    owner=one,
-                    checkpoint_every=checkpoint_every,
-                    sample_weight=sample_weight,
-                )
-                fresh: Any = one._fresh()
-                fits.append(fresh.begin(train, valid, folder, how))
-        interrupted = bool(fits) and _run(fits, workers, verbose)
-        if interrupted and (len(fits) < len(members) or not all(fit.step > 0 for fit in fits)):
-            raise KeyboardInterrupt
-        for fit in fits:
-            fit.ranker._take(fit.network)
+    given = FitOptions(**checked_names("train_members", FitTogether, options))
+    names = [f"member-{i}" for i in range(len(members))]
+    every = {one: one.checked(how) for one, how in zip(members, in_folders(given, names), strict=True)}
+    networks = {one: made for one in members if isinstance(made := one._fresh(), NetworkEstimator)}
+    interrupted = False
+    with unchanged_if_it_fails(*members):
+        if networks:
+            those = [every[one] for one in networks]
+            crew = train_together([*networks.values()], train, valid, those, workers)
+            for fit, text in crew.failed.items():
+                raise Error(f"{fit.ranker.recipe}: {text}")
+            interrupted = crew.stop.pressed
+            whole = len(networks) == len(members) and all(fit.step > 0 for fit in crew.fits)
+            if interrupted and not whole:
+                raise KeyboardInterrupt
         for one in members:
-            if not interrupted and not isinstance(one.estimator, NetworkEstimator):
-                length: Any = {"epochs": epochs, "steps": steps}
-                one.fit(train, valid, sample_weight=sample_weight, verbose=verbose, **length)
-                pass_on_interrupt(one)
+            if one in networks:
+                one._take(networks[one])
+            else:
+                pass_on_interrupt(one.fit(train, valid, **options))
     if interrupted:
         warnings.warn("interrupted: the rankers are usable", stacklevel=2)
     return Ensemble(members, weights, normalize)
@@ -127,19 +169,6 @@ def _members(rankers: Any) -> list[Ranker]:
     return members
 
 
-def _run(fits: list[Fit], workers: int | None, verbose: bool | None) -> bool:
-    """Train all; return whether Ctrl-C ended it."""
-    crew = Crew(fits, workers)
-    crew.run(verbose)
-    if crew.failed:
-        fit, text = next(iter(crew.failed.items()))
-        raise Error(f"{fit.ranker.recipe}: {text}")
-    for fit in fits:
-        if fit.step > 0:
-            fit.end(crew.stop.pressed)
-    return bool(crew.stop.pressed)
-
-
 def distill(
     teacher: Scorer,
     student: Ranker | str,
@@ -150,7 +179,7 @@ def distill(
     seed: int = 0,
     **fit: Unpack[FitArguments],
 ) -> Ranker:
-    """Train one ranker to rank as another scorer does, for example to have an ensemble in the time of one.
+    """Train one ranker to rank as another scorer does, such as an ensemble, in the time of one.
 
     Parameters
     ----------
@@ -197,3 +226,70 @@ def distill(
     labelled = [pseudo_label(sequence[i], teacher, n_configs, seed=seed + i) for i in range(len(sequence))]
     ranker.fit(labelled, valid, **fit)
     return ranker
+
+
+def pseudo_label(
+    graph: Graph,
+    scorer: Scorer,
+    n_configs: int | None = None,
+    *,
+    seed: int = 0,
+    **options: Unpack[ChooseOptions],
+) -> Graph:
+    """Label a graph with a scorer's predicted ranks, to train on it.
+
+    Only their order means anything: 1 for the config that is predicted fastest, equal numbers for equal
+    scores. So losses of the order can learn from it, and the targets ``percentile`` and ``normal-score``.
+
+    Parameters
+    ----------
+    graph : graph
+        Runtimes that it has are not looked at. Configs that failed are left out.
+    scorer : Scorer
+        A ranker, an ensemble, or anything else that has `predict`.
+    n_configs : int, optional
+        Take that many configs, drawn at random; by default all.
+    seed : int
+        Of the draw.
+    **options
+        Those of the scorer's `predict`, for example ``tta=10``.
+
+    Returns
+    -------
+    graph
+        Of the same kind. A tile graph has normalizers of 1.
+
+    Raises
+    ------
+    Error
+        The scorer has learnt nothing yet.
+    ConfigError
+        Not a graph, not a scorer, or `n_configs` is not a whole number of at least 2.
+    DataError
+        Scores that are not finite.
+
+    Examples
+    --------
+    >>> more = [tg.pseudo_label(graph, ensemble, 1000) for graph in collection.test]  # doctest: +SKIP
+    >>> ranker.fit([*collection.train, *more])  # doctest: +SKIP
+    """
+    if not isinstance(graph, Graph):
+        raise not_a_graph("graph", graph)
+    check_scorer("scorer", scorer)
+    rows = np.asarray(graph.ran)
+    if n_configs is not None:
+        count = min(rows.size, check_whole("n_configs", n_configs, 2))
+        chosen = kernels.sample_without_replacement(rows.size, count, (seed, Stream.PSEUDO), order="sorted")
+        rows = rows[chosen]
+    part = graph.select(rows)
+    scores = np.asarray(scorer.predict(part, **options))
+    if not np.isfinite(scores).all():
+        found, todo = f"NaN or infinity, of {scorer.name}", "take another scorer"
+        raise DataError.of("scores", "finite numbers", found, todo, file=str(graph.name))
+    places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
+    if isinstance(part, TileGraph):
+        return part.replace(config_runtime=places, config_runtime_normalizers=np.ones_like(places))
+    if isinstance(part, LayoutGraph):
+        return part.replace(config_runtime=places)
+    about = {**part.about, "pseudo_labels": scorer.name}
+    return part.replace(runtime=places, valid=None, repeats=None, about=about)

@@ -7,13 +7,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.graph import Graph, Graphs, Rows, SampleWeight, TableLike, Valid
+from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
@@ -23,20 +24,21 @@ from tpugraphs.network.summary import summary
 from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import as_graph, is_table, learnable, not_fitted
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
-from tpugraphs.ranker.treepairs import TreePairEstimator
-from tpugraphs.ranker.trees import TreeEstimator
+from tpugraphs.ranker.trees import TreeEstimator, TreePairEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
+from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.system.words import counted
-from tpugraphs.training.callbacks import Callback, History
-from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.callbacks import History
+from tpugraphs.training.fit import FitOptions, Networked
 from tpugraphs.training.optimizer import parameter_groups
 from tpugraphs.training.trainset import known_as
-from tpugraphs.training.tuning import Tuning
 
 if TYPE_CHECKING:
     from tpugraphs.recipes.fields import RecipeFields, RecipeName, UnknownFieldOrValue
@@ -137,8 +139,7 @@ class Ranker(ScorerBase):
         self, recipe: str | Recipe, seed: int, preset: str, precision: str, given: dict[str, Any]
     ) -> None:
         found = get_recipe(recipe)
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-            raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
+        check_whole("seed", seed, 0)
         check_precision(precision, TRAINING)
         fields = found.fields(preset, given)
         self._recipe, self.fields = found, fields
@@ -151,11 +152,11 @@ class Ranker(ScorerBase):
         self._take(self._fresh())
 
     def _take(self, estimator: Estimator) -> None:
-        """Rank with this from now on: what `_fresh` returned, trained."""
+        """Rank with a trained estimator from now on."""
         self._learnt = self._training = estimator
 
     def _fresh(self) -> Estimator:
-        """Return what the recipe trains, before it has learnt anything."""
+        """Return a new estimator of the recipe."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
         return make(self._recipe, self.fields, int(self.seed), self.precision)
@@ -213,6 +214,11 @@ class Ranker(ScorerBase):
         return self.kind in ("graph", "any")
 
     @property
+    def takes_configs(self) -> bool:  # type: ignore[override]
+        """Whether `predict` takes configs that the graph does not have: rankers with a network do."""
+        return isinstance(self._estimator, NetworkEstimator)
+
+    @property
     def n_features_in_(self) -> int:
         """Columns of the configs it learnt from, as scikit-learn calls them.
 
@@ -241,7 +247,7 @@ class Ranker(ScorerBase):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Shares of what the splits of trees gained, of each column of the configs (F,), as scikit-learn's.
+        """Share of the gain of the trees' splits, by column of the configs (F,).
 
         They sum to 1, or are 0 if no tree splits on the configs. Columns are in the order of the schema:
         those of the configs, then the digits of a configurable node, each over all nodes; of
@@ -448,7 +454,7 @@ class Ranker(ScorerBase):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Refuse a second fit while one runs: it would mix the weights of both."""
+        """Lock the ranker for one fit; a second one is refused."""
         if not self._learning.acquire(blocking=False):
             raise Error("this ranker is being fitted by another thread: wait for it, or fit another ranker")
         self._training, self._thread = self._learnt, threading.get_ident()
@@ -460,24 +466,8 @@ class Ranker(ScorerBase):
 
     # Learning
 
-    def fit(
-        self,
-        train: Graphs | TableLike,
-        valid: Valid = None,
-        *,
-        y: Any = None,
-        sample_weight: SampleWeight = None,
-        epochs: int | None = None,
-        steps: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 100,
-        verbose: bool | None = None,
-        init: Ranker | None = None,
-        freeze: str | Sequence[str] = (),
-        learning_rate: float | None = None,
-        groups: Sequence[Mapping[str, Any]] = (),
-    ) -> Self:
+    @shows(FitOptions, FitArguments)
+    def fit(self, train: Graphs | TableLike, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Learn from graphs with measured runtimes, from the start.
 
         Every step takes a slate, which is one graph and some of its configs, or several slates (fields
@@ -513,7 +503,7 @@ class Ranker(ScorerBase):
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
-            standard library is told the beginning, the evaluations and the end in any case.
+            standard library logs the beginning, the evaluations and the end in any case.
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
@@ -531,7 +521,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         Ranker
-            This one; `history_` tells what happened. After Ctrl-C that has ``interrupted`` set, a warning is
+            This one; `history_` says what happened. After Ctrl-C that has ``interrupted`` set, a warning is
             issued, and the ranker is usable with the best parameters so far. Before the end of the first step
             Ctrl-C raises KeyboardInterrupt.
 
@@ -544,72 +534,57 @@ class Ranker(ScorerBase):
         ConfigError
             A value out of range, or another fit is using `checkpoint_dir`.
         """
-        given, valid = learnable(train, valid, y)
+        how = FitOptions(**checked_names("fit", FitArguments, options))
+        given, valid = learnable(train, valid, how.y)
         with self._alone():
-            epochs, steps = self.length(epochs, steps, checkpoint_every)
-            tuning = self._tuning(freeze, learning_rate, groups)
-            weights = None if init is None else _weights_of(init, self)
-            how = FitOptions(
-                epochs=epochs,
-                steps=steps,
-                owner=self,
-                callbacks=callbacks,
-                checkpoint_every=checkpoint_every,
-                verbose=verbose,
-                checkpoint_dir=checkpoint_dir,
-                sample_weight=sample_weight,
-                init=weights,
-                learning_rate=learning_rate,
-                tuning=tuning,
-            )
+            how = self.checked(how)
             self._training = made = self._fresh()
             made.fit(given, valid, how)
             if made.fitted:  # a callback may have stopped it before its first step
                 self._take(made)
         return self
 
-    def length(
-        self, epochs: int | None, steps: int | None, checkpoint_every: int
-    ) -> tuple[int | None, int | None]:
-        """Return the epochs or steps of a fit: those given, or the recipe's.
+    def checked(self, how: FitOptions) -> FitOptions:
+        """Check the options of a fit, and add the length and this ranker.
 
         Parameters
         ----------
-        epochs, steps : int or None
-            At most one of them.
-        checkpoint_every : int
-            At least 1.
+        how : FitOptions
+            As the user gave them. Without a length of the training they get the recipe's.
 
         Returns
         -------
-        epochs, steps : int or None
-            One of them is None.
+        FitOptions
+            Checked, before anything is trained.
 
         Raises
         ------
         ConfigError
-            Both are given, or a value is out of range.
+            A value out of range.
+        Error
+            `init` has learnt nothing, or something is set that only networks have.
         """
-        if epochs is not None and steps is not None:
+        numbers = {name: getattr(how, name) for name in ("epochs", "steps", "learning_rate")}
+        numbers = {name: value for name, value in numbers.items() if value is not None}
+        if {"epochs", "steps"} <= numbers.keys():
             raise ConfigError("give epochs or steps, not both")
-        given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
-        self._recipe.fields(self.preset, given)  # checks the values
-        if not given:
-            steps, epochs = self.fields.steps, self.fields.epochs
-        if not isinstance(checkpoint_every, (int, np.integer)) or checkpoint_every < 1:
-            raise ConfigError(
-                f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
-            )
-        return epochs, steps
-
-    def _tuning(self, freeze: Any, learning_rate: float | None, groups: Any) -> Tuning:
-        """Check what a fit trains differently from the recipe."""
-        tuning = Tuning(freeze, groups)
-        if tuning.patterns or learning_rate is not None:
+        if how.tuning.patterns or how.learning_rate is not None or how.init is not None:
             self._networked()
-        if learning_rate is not None:
-            self._recipe.fields(self.preset, {"learning_rate": learning_rate})
-        return tuning
+        self._recipe.fields(self.preset, numbers)  # checks the values
+        check_whole("checkpoint_every", how.checkpoint_every, 1)
+        if how.epochs is None and how.steps is None:
+            how = replace(how, epochs=self.fields.epochs, steps=self.fields.steps)
+        return replace(how, ranker=self, init=self._beginning(how.init))
+
+    def _beginning(self, init: Any) -> Networked | None:
+        """Return the ranker with whose weights a fit begins."""
+        if init is None:
+            return None
+        if not isinstance(init, Ranker):
+            todo = "; tg.load_ranker(path) opens a file" if isinstance(init, (str, os.PathLike)) else ""
+            raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}{todo}")
+        init.require_fit("fit(init=...)")
+        return copy.deepcopy(init) if init is self else init
 
     def partial_fit(self, graph: Graph | TableLike, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
@@ -762,28 +737,6 @@ class Ranker(ScorerBase):
 
     # Files
 
-    @overload
-    @classmethod
-    def from_torch(
-        cls,
-        weights: str | os.PathLike[str] | Mapping[str, ArrayLike],
-        recipe: str | None = None,
-        preset: str = "full",
-        *,
-        scaler: tuple[ArrayLike, ArrayLike] | None = None,
-        config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
-        graphs: Graphs | None = None,
-        node_padding: int | None = None,
-        rename: Mapping[str, str] | None = None,
-        seed: int = 0,
-        precision: str = "f32",
-        **fields: Unpack[RecipeFields],
-    ) -> Ranker: ...
-    @overload
-    @classmethod
-    def from_torch(
-        cls, weights: str | os.PathLike[str] | Mapping[str, ArrayLike], recipe: Recipe, **fields: Any
-    ) -> Ranker: ...
     @classmethod
     def from_torch(
         cls,
@@ -798,7 +751,7 @@ class Ranker(ScorerBase):
         rename: Mapping[str, str] | None = None,
         seed: int = 0,
         precision: str = "f32",
-        **fields: Any,
+        **fields: Unpack[RecipeFields],
     ) -> Ranker:
         """Make a ranker from the weights of a published PyTorch model that was trained elsewhere.
 
@@ -850,7 +803,8 @@ class Ranker(ScorerBase):
         """
         read, path = outside.read_weights(weights, rename)
         known = get_recipe(recipe or outside.recipe_of(read))
-        ranker = cls(known, seed, preset, precision, **{**known.published_fields, **fields})
+        own: dict[str, Any] = {**known.published_fields, **fields}
+        ranker = cls(known, seed, preset, precision, **own)
         default = ranker.network.recipe.published_padding
         default = (0 if ranker.kind == "tile" else -1) if default is None else default
         ranker.pipeline.require_padding(default if node_padding is None else node_padding)
@@ -875,7 +829,7 @@ class Ranker(ScorerBase):
         }, tensors
 
     def _described(self) -> dict[str, Any]:
-        """Say in a file what other machines do not know of the recipe."""
+        """Describe a recipe that is not part of the package, for its file."""
         if self._recipe.estimator != "network" or is_built_in(self._recipe):
             return {}
         return {described.ENTRY: described.describe(self._recipe, self.fields)}
@@ -912,7 +866,7 @@ class Ranker(ScorerBase):
 
 
 def _defaults(recipe: str | Recipe) -> dict[str, Any]:
-    """Return the fields of a recipe as a file of an earlier version means those that it does not name."""
+    """Return the defaults of a recipe's fields, for files of earlier versions that lack some."""
     return plain(get_recipe(recipe).options())
 
 
@@ -922,13 +876,3 @@ def _check_groups(path: str, network: Network) -> None:
         parameter_groups(network.groups, network.model.layout, 0.0)
     except RecipeError as error:
         raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None
-
-
-def _weights_of(init: Any, ranker: Ranker) -> Network:
-    """Return the network that a fit begins with."""
-    if not isinstance(init, Ranker):
-        todo = "; tg.load_ranker(path) opens a file" if isinstance(init, (str, os.PathLike)) else ""
-        raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}{todo}")
-    init.require_fit("fit(init=...)")
-    ranker._networked()
-    return copy.deepcopy(init._networked()) if init is ranker else init._networked()

@@ -1,21 +1,23 @@
-"""One scorer that asks another one per collection, kind, architecture family or shape of a graph."""
+"""Scorers that route every graph to another one."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from numbers import Real
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
-from tpugraphs.data.kinship import family
+from tpugraphs.data.kinship import check_nearest, closest, family, traits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import learnable, measured
+from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import (
     ChooseOptions,
     PredictOptions,
@@ -25,11 +27,12 @@ from tpugraphs.ranker.scorer import (
     unchanged_if_it_fails,
 )
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
-from tpugraphs.training.trainset import as_graphs, no_graphs
+from tpugraphs.training.trainset import GraphSequence, as_graphs, no_graphs
 
-__all__ = ["Routed"]
+__all__ = ["Nearest", "Routed"]
 
 
 def _collection(graph: Graph) -> list[str]:
@@ -45,7 +48,7 @@ _LABELS: dict[str, Callable[[Graph], list[str]]] = {
 
 @filekinds.register("routed")
 class Routed(ScorerBase):
-    """Rank every graph by the ranker for its collection, or for graphs like it.
+    """Rank every graph by the ranker for its collection, family or shape.
 
     The ninth place had members for architecture families, the seventh for graphs of one shape.
 
@@ -76,9 +79,7 @@ class Routed(ScorerBase):
                 raise ConfigError(
                     f"routes: expected patterns with rankers, got {pattern!r}: {type(ranker).__name__}"
                 )
-        if by not in _LABELS:
-            raise ConfigError(f"by: expected one of {', '.join(_LABELS)}, got {by!r}")
-        self.routes, self.by = dict(routes), by
+        self.routes, self.by = dict(routes), check_choice("by", by, _LABELS)
 
     def route(self, graph: Graph) -> Scorer:
         """Return the ranker of a graph.
@@ -102,11 +103,9 @@ class Routed(ScorerBase):
         for pattern, ranker in self.routes.items():
             if any(fnmatchcase(name, pattern) for name in names):
                 return ranker
-        known = ", ".join(self.routes)
-        raise DataError(
-            f"no route for {' or '.join(map(repr, names))}; there are {known}",
-            file=str(graph.name), field=self.by, found=" or ".join(names), expected=known,
-        )  # fmt: skip
+        known, found = ", ".join(self.routes), " or ".join(names)
+        text = f"no route for {' or '.join(map(repr, names))}; there are {known}"
+        raise DataError(text, file=str(graph.name), field=self.by, found=found, expected=known)
 
     @property
     def kind(self) -> str:
@@ -143,7 +142,7 @@ class Routed(ScorerBase):
         return self
 
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
-        """Rankers by their id, each with the graphs routed to it."""
+        """Group graphs by the ranker that they are routed to."""
         parts: dict[int, tuple[Scorer, list[Any]]] = {}
         sequence = as_graphs(what, graphs)
         for i in range(len(sequence)):
@@ -183,13 +182,143 @@ class Routed(ScorerBase):
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
-        """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         patterns = tensorfile.entry(path, metadata, "patterns", list)
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
             raise tensorfile.fail(path, "patterns", counted(len(members), "string"), repr(patterns)[:80])
-        # earlier versions had no other labels
-        by = tensorfile.entry(path, {"by": "collection", **metadata}, "by", str)
-        if by not in _LABELS:
-            raise tensorfile.fail(path, "by", ", ".join(_LABELS), repr(by)[:80])
-        return cls(dict(zip(patterns, members, strict=True)), by)
+        routes, stated = dict(zip(patterns, members, strict=True)), {"by": "collection", **metadata}
+        return filekinds.construct(
+            cls, path, stated, {"by": str}, routes=routes
+        )  # earlier files have no "by"
+
+
+class Nearest(ScorerBase):
+    """Rank every graph by a ranker that is trained on its nearest training graphs alone.
+
+    The eighth place learnt like this, as most test programs have a twin of another batch size among the
+    training programs. A ranker is trained when scores of a graph are first asked for, and serves all graphs
+    with the same nearest ones.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        New rankers with the same arguments are trained. This one is not changed.
+    n, by
+        How many training graphs, and by which distance: see :func:`tpugraphs.nearest`.
+
+    Attributes
+    ----------
+    rankers : dict of tuple of int to Ranker
+        What was trained so far, by the positions of the training graphs.
+
+    Raises
+    ------
+    ConfigError
+        `ranker` is not a Ranker, `n` is below 1, or the distance is unknown.
+
+    Examples
+    --------
+    >>> twins = tg.Nearest(tg.Ranker("first-layout", steps=500), n=2, by="opcodes")  # doctest: +SKIP
+    >>> twins.fit(collection.train).predict(collection.test[0])  # doctest: +SKIP
+    """
+
+    def __init__(self, ranker: Ranker, n: int = 1, by: str = "size") -> None:
+        if not isinstance(ranker, Ranker):
+            raise ConfigError(f"ranker: expected a tg.Ranker, got {type(ranker).__name__}")
+        check_nearest(n, by)
+        self.ranker, self.n, self.by = ranker, n, by
+        self.rankers: dict[tuple[int, ...], Ranker] = {}
+        self._graphs: GraphSequence = ()
+        self._traits: NDArray[np.float64] | None = None  # of the training graphs, which are read once
+        self._options: dict[str, Any] = {}
+        self._training = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_training"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _training=threading.Lock())
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it ranks."""
+        return self.ranker.kind
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"{self.ranker.recipe} of the nearest"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has training graphs."""
+        return len(self._graphs) > 0
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return self.ranker.node_padding
+
+    def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
+        """Keep the training graphs; `valid` and `options` are those of every :meth:`tpugraphs.Ranker.fit`.
+
+        Raises
+        ------
+        ConfigError
+            `sample_weight` or `checkpoint_dir`, which belong to one training.
+        """
+        for name in ("sample_weight", "checkpoint_dir"):
+            if options.get(name) is not None:
+                raise ConfigError(
+                    f"{name}: Nearest trains several rankers, on some of the graphs each: leave it out"
+                )
+        train, valid = learnable(train, valid, options.pop("y", None))
+        self._graphs, self._options = as_graphs("train", train), {"verbose": False, **options, "valid": valid}
+        self._traits, self.rankers = None, {}
+        return self
+
+    def of(self, graph: Graph) -> Ranker:
+        """Return the ranker of a graph; it is trained on first use.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph to be ranked.
+
+        Returns
+        -------
+        Ranker
+            Trained on the graphs that are nearest to it.
+
+        Raises
+        ------
+        DataError
+            Nothing can be learnt from its nearest graphs.
+        """
+        self.require_fit("predict")
+        with self._training:
+            if self._traits is None:
+                self._traits = traits(self._graphs, self.by)
+            chosen = tuple(closest(self._traits, graph, self.n, self.by).tolist())
+            if chosen not in self.rankers:
+                fresh = Ranker(**self.ranker.get_params())
+                pass_on_interrupt(fresh.fit([self._graphs[i] for i in chosen], **self._options))
+                self.rankers[chosen] = fresh
+            return self.rankers[chosen]
+
+    def predict(
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
+    ) -> Scores:
+        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
+        return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
+
+    def to_file(self) -> NoReturn:
+        """Refuse, as it needs the training graphs. The rankers in `rankers` can be saved."""
+        raise ConfigError(
+            "Nearest cannot be saved: it trains on its graphs when scores are asked for; save its `rankers`"
+        )
+
+    def __repr__(self) -> str:
+        count = len(self._graphs) if self.fitted else 0
+        return f"<Nearest: {self.n} of {counted(count, 'graph')} by {self.by}, {self.ranker!r}>"

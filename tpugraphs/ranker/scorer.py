@@ -1,4 +1,4 @@
-"""Scorers: what rankers, ensembles, baselines and a class of your own have in common."""
+"""Base class of scorers: rankers, ensembles, baselines and your own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
+from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
@@ -25,17 +26,17 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import file_name
 
-__all__ = ["AdaptOptions", "ChooseOptions", "PredictOptions", "Scorer", "ScorerBase", "Scores", "scoring"]
-
-Scores = NDArray[np.float32] | NDArray[np.float64]
-"""Scores (n,): smaller = predicted faster."""
-
-
-class PredictOptions(TypedDict, total=False):
-    """Arguments of :meth:`ScorerBase.predict` by keyword, but `tta`."""
-
-    precision: str | None
-    verbose: bool | None
+__all__ = [
+    "AdaptOptions",
+    "ChooseOptions",
+    "PredictOptions",
+    "Scorer",
+    "ScorerBase",
+    "Scores",
+    "check_scorer",
+    "fastest_together",
+    "scoring",
+]
 
 
 class AdaptOptions(TypedDict, total=False):
@@ -44,55 +45,6 @@ class AdaptOptions(TypedDict, total=False):
     steps: int
     anchor: float
     only: Sequence[str] | None
-
-
-class ChooseOptions(PredictOptions, total=False):
-    """Arguments of :meth:`ScorerBase.predict` by keyword."""
-
-    tta: int
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """Protocol of everything that scores configs, for ensembles, reports and submissions.
-
-    Derive a class of your own from :class:`ScorerBase`, which lacks only `kind` and `predict`.
-    """
-
-    # ScorerBase documents each of these.
-    # ruff: noqa: D102
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def fitted(self) -> bool: ...
-    @property
-    def node_padding(self) -> int | None: ...
-    def fit(self, train: Graphs, valid: Valid = None) -> object: ...
-    def predict(
-        self,
-        graph: Graph,
-        configs: Rows | None = None,
-        *,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> Scores: ...
-    def rank(self, graph: Graph, configs: Rows | None = None, *, together: int = 0) -> NDArray[np.int64]: ...
-    def choose(
-        self,
-        graph: Graph,
-        count: int = 10,
-        configs: Rows | None = None,
-        **options: Unpack[ChooseOptions],
-    ) -> NDArray[np.int64]: ...
-    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer: ...
-    def evaluate(self, graphs: Graphs, configs: Rows | None = None) -> Report: ...
-    def score(self, graphs: Graphs, y: Any = None) -> float: ...
-    def share_prepared(self, other: object) -> bool: ...
-    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
-    def save(self, path: str | os.PathLike[str]) -> None: ...
 
 
 class ScorerBase(Convention, ABC):
@@ -105,6 +57,8 @@ class ScorerBase(Convention, ABC):
 
     #: Kind that files of this class name; see :func:`tpugraphs.ranker.filekinds.register`.
     file_kind: str = ""
+    #: Whether `predict` takes configs that the graph does not have, in place of rows.
+    takes_configs: bool = False
 
     @property
     @abstractmethod
@@ -326,8 +280,8 @@ class ScorerBase(Convention, ABC):
                 known[str(graph.name)] = None
             return score(graph, *rows)
 
-        judged = self.judged(tta, precision, options.get("verbose"), members, together)
-        noting = {name: partial(noted, score) for name, score in judged.items()}
+        how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
+        noting = {n: partial(noted, score) for n, score in self.judged(members, together, **how).items()}
         report = evaluate(noting, graphs, configs=configs, **options)
         return replace(report, known=tuple(known))
 
@@ -347,23 +301,18 @@ class ScorerBase(Convention, ABC):
         return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
-        self,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-        members: bool = False,
-        together: int = 0,
+        self, members: bool = False, together: int = 0, **options: Unpack[ChooseOptions]
     ) -> dict[str, Callable[..., Scores | NDArray[np.int64]]]:
         """Return what `evaluate` judges: scoring functions by name.
 
         Parameters
         ----------
-        tta, precision, verbose
-            Those of `predict`.
         members : bool
             Also those of members.
         together : int
             As in `rank`.
+        **options
+            Those of `predict`.
 
         Returns
         -------
@@ -371,7 +320,7 @@ class ScorerBase(Convention, ABC):
             Functions of a graph and rows, as :func:`tpugraphs.evaluation.evaluate` takes them.
         """
         scorers = {self.name: self, **(self.members if members else {})}
-        return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
+        return {name: scoring(scorer, together, **options) for name, scorer in scorers.items()}
 
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
@@ -509,9 +458,21 @@ class ScorerBase(Convention, ABC):
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
 
 
+def check_scorer(name: str, value: Any) -> Scorer:
+    """Return an argument that is a scorer which has learnt something, or raise ConfigError."""
+    if not isinstance(value, Scorer):
+        todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
+        todo = "use tg.load_ranker(path) to read a file" if isinstance(value, (str, os.PathLike)) else todo
+        found = type(value).__name__
+        raise ConfigError(f"{name}: expected a fitted scorer such as a tg.Ranker, got {found}; {todo}")
+    if not value.fitted:
+        raise ConfigError(f"{name}: it has learnt nothing yet: fit or load it first")
+    return value
+
+
 @contextmanager
 def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
-    """Give scorers, and those that they are made of, back what they knew if the block raises."""
+    """Restore scorers and their members if the block raises."""
     before = [(one, dict(vars(one))) for scorer in scorers for one in _parts(scorer)]
     try:
         yield
@@ -524,7 +485,7 @@ def unchanged_if_it_fails(*scorers: Any) -> Iterator[None]:
 
 
 def _parts(scorer: Any) -> Iterator[Any]:
-    """Yield a scorer, and those that it holds alone, in a list or by name."""
+    """Yield a scorer and all its members."""
     yield scorer
     for value in vars(scorer).values():
         held = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
@@ -534,11 +495,7 @@ def _parts(scorer: Any) -> Iterator[Any]:
 
 
 def scoring(
-    scorer: Any,
-    tta: int = 0,
-    precision: str | None = None,
-    verbose: bool | None = None,
-    together: int = 0,
+    scorer: Any, together: int = 0, **options: Unpack[ChooseOptions]
 ) -> Callable[..., Scores | NDArray[np.int64]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it.
 
@@ -548,7 +505,7 @@ def scoring(
     ----------
     scorer : scorer
         Any.
-    tta, precision, verbose, together
+    together, **options
         Those of :meth:`ScorerBase.rank`.
 
     Returns
@@ -556,14 +513,42 @@ def scoring(
     callable
         Takes a graph, and optionally configs; returns scores (n,).
     """
-    how = {"tta": tta, "precision": precision, "verbose": verbose}
     if check_whole("together", together, 0) == 0:
-        return partial(scorer.predict, **how)
+        return partial(scorer.predict, **options)
 
     def places(graph: Graph, configs: Rows | None = None) -> NDArray[np.int64]:
-        order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **how)
+        order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **options)
         scores = np.empty_like(order)
         scores[order] = np.arange(order.size)
         return scores
 
     return places
+
+
+def fastest_together(
+    samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """Choose configs one by one, each so that the fastest of those so far is expected to be fastest.
+
+    Parameters
+    ----------
+    samples : (n, S) float64
+        Runtimes or scores of n configs in S worlds that may be the true one.
+    count : int
+        How many, at most n.
+    weights : (S,) float64, optional
+        Probabilities of the worlds; equal by default.
+
+    Returns
+    -------
+    (count,) int64
+        Their places. The order is that of the choice, so a shorter list is the beginning of a longer one.
+    """
+    fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
+    for _ in range(count):
+        found = np.minimum(samples, fastest)
+        expected = found.mean(1) if weights is None else found @ weights
+        expected[chosen] = np.inf
+        chosen.append(int(expected.argmin()))
+        fastest = np.minimum(fastest, samples[chosen[-1]])
+    return np.array(chosen, np.int64)

@@ -1,4 +1,4 @@
-"""Training with several seeds side by side, and selecting rankers by a rule stated in advance."""
+"""Training with several seeds side by side, and selection by a rule stated in advance."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Never, Unpack, overload
 
 import numpy as np
 
 from tpugraphs import __version__
-from tpugraphs.data.graph import Graphs, Rows, SampleWeight, Valid
+from tpugraphs.data.graph import Graphs, Rows, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
+from tpugraphs.ranker.arguments import FitTogether
 from tpugraphs.ranker.ensemble import Ensemble
-from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
+from tpugraphs.ranker.estimator import NetworkEstimator
+from tpugraphs.ranker.members import in_folders, train_together
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, scoring
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.system import files, markup, tables
 from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.signatures import shows
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted, json_text
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
-from tpugraphs.training.fit import Fit, held
+from tpugraphs.training.fit import FitOptions, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
-from tpugraphs.training.trainset import TrainingSet, no_graphs
+from tpugraphs.training.trainset import no_graphs
 
 if TYPE_CHECKING:
     from tpugraphs.recipes.fields import FieldsButLength, RecipeName, UnknownFieldOrValue
+
+    class SeedOptions(FieldsButLength, FitTogether, total=False):
+        """Fields of the rankers, and arguments of their fits."""
+
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -71,6 +76,11 @@ class SeedRun:
     why: str = "interrupted before its first step"
 
     @property
+    def choice(self) -> str:
+        """Whether the ranker was selected, in words."""
+        return "kept" if self.selected else "not kept"
+
+    @property
     def history(self) -> History | None:
         """History of the fit."""
         return getattr(self.ranker, "history_", None)
@@ -83,7 +93,7 @@ class SeedRun:
 
 @dataclass(repr=False, eq=False)
 class SeedRuns:
-    """Rankers of several seeds, what they reached, and which were selected.
+    """Rankers of several seeds, their validation metrics, and which were selected.
 
     Attributes
     ----------
@@ -188,8 +198,8 @@ class SeedRuns:
         """
         judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
         judged["ensemble"] = self.ensemble(normalize=normalize)
-        verbose = options.get("verbose")
-        scorers = {name: scoring(one, tta, precision, verbose) for name, one in judged.items()}
+        how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
+        scorers = {name: scoring(one, **how) for name, one in judged.items()}
         return evaluate(scorers, graphs, configs=configs, **options)
 
     def spread(self, report: Report, metric: str = "tau") -> tuple[float, float]:
@@ -222,7 +232,7 @@ class SeedRuns:
         return tables.frame(rows, ("seed", self.runs[0].ranker.metric, "selected", "why", "failed"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the log as plain values: the rule, every seed's curve, what was chosen and why."""
+        """Return the log as plain values: rule, curves, and the choice with its reasons."""
         one, j = self.runs[0].ranker, self.judgement
         return {
             "package": __version__,
@@ -254,33 +264,35 @@ class SeedRuns:
         return f"<SeedRuns: {counted(len(self.runs), 'seed')}>\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        metric, told = self.runs[0].ranker.metric, {"rule": self.rule.text}
+        metric, facts = self.runs[0].ranker.metric, {"rule": self.rule.text}
         if self.judgement is not None:
-            spread = f" ± {self.sd:.4f}" if len(self.judgement.means) > 1 else ""
-            low, high = self.judgement.interval
-            told[f"validation {metric}"] = f"{self.mean:.4f}{spread}"
-            told["95 % interval"] = f"{low:.4f} … {high:.4f}, over {self.judgement.over}"
-        told["time"] = f"{self.seconds:.1f} s"
+            mean, interval = self._summary()
+            facts |= {f"validation {metric}": mean, "95 % interval": interval}
+        facts["time"] = f"{self.seconds:.1f} s"
         cells = [
-            [str(run.seed), "-" if run.metric is None else f"{run.metric:.4f}",
-             "kept" if run.selected else "not kept", run.why]
+            [str(run.seed), "-" if run.metric is None else f"{run.metric:.4f}", run.choice, run.why]
             for run in self.runs
-        ]  # fmt: skip
+        ]
         fits = {f"seed {run.seed}": run.history for run in self.runs if run.history is not None}
         parts = markup.table(("seed", metric, "choice", "why"), cells), picture.curves(fits, metric)
         what = f"{counted(len(self.runs), 'seed')}{', interrupted' if self.interrupted else ''}"
-        return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, told, *parts)
+        return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, facts, *parts)
+
+    def _summary(self) -> tuple[str, str]:
+        """Mean over seeds with its deviation, and its interval, in words."""
+        j = self.judgement
+        assert j is not None
+        spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
+        return f"{j.mean:.4f}{spread}", "{:.4f} … {:.4f}".format(*j.interval) + f", over {j.over}"
 
     def table(self) -> str:
         """Return a line of text about every seed, and the result."""
-        lines = [f"seed {run.seed}: {'kept' if run.selected else 'not kept'}: {run.why}" for run in self.runs]
+        lines = [f"seed {run.seed}: {run.choice}: {run.why}" for run in self.runs]
         if self.judgement is not None:
-            j = self.judgement
-            low, high = j.interval
-            spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
+            mean, interval = self._summary()
+            seeds = counted(len(self.judgement.means), "seed")
             lines.append(
-                f"validation {self.runs[0].ranker.metric}: {j.mean:.4f}{spread} over "
-                f"{counted(len(j.means), 'seed')}; 95 % interval over {j.over}: {low:.4f} … {high:.4f}"
+                f"validation {self.runs[0].ranker.metric}: {mean} over {seeds}; 95 % interval: {interval}"
             )
         return "\n".join([*lines, f"rule: {self.rule.text}"])
 
@@ -293,17 +305,11 @@ def train_seeds(
     *,
     seeds: int | Iterable[int] = 5,
     select: str | int | None = None,
-    sample_weight: SampleWeight = None,
-    epochs: int | None = None,
-    steps: int | None = None,
     callbacks: Callable[[int], Sequence[Callback]] | None = None,
-    checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 100,
     workers: int | None = None,
-    verbose: bool | None = None,
     preset: str = "cpu",
     precision: str = "f32",
-    **fields: Unpack[FieldsButLength],
+    **options: Unpack[SeedOptions],
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
@@ -314,21 +320,16 @@ def train_seeds(
     valid: Valid = None,
     **options: UnknownFieldOrValue[Never],
 ) -> SeedRuns: ...
-def train_seeds(  # type: ignore[misc]  # no value fits the third
+@shows(FitOptions, FitTogether)  # type: ignore[misc]  # no value fits the third
+def train_seeds(
     recipe: str | Recipe = "first-layout",
     train: Graphs | None = None,
     valid: Valid = None,
     *,
     seeds: int | Iterable[int] = 5,
     select: str | int | None = None,
-    sample_weight: SampleWeight = None,
-    epochs: int | None = None,
-    steps: int | None = None,
     callbacks: Callable[[int], Sequence[Callback]] | None = None,
-    checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 100,
     workers: int | None = None,
-    verbose: bool | None = None,
     preset: str = "cpu",
     precision: str = "f32",
     **fields: Any,
@@ -386,6 +387,7 @@ def train_seeds(  # type: ignore[misc]  # no value fits the third
     """
     began = time.monotonic()
     numbers = seed_numbers(seeds)
+    how = FitOptions(**{name: fields.pop(name) for name in FitTogether.__optional_keys__ & fields.keys()})
     if "seed" in fields:
         raise ConfigError(f"seed: every ranker has its own; give seeds=[{fields['seed']!r}] for this one")
     no_valid = no_graphs(valid)
@@ -396,48 +398,31 @@ def train_seeds(  # type: ignore[misc]  # no value fits the third
         raise ConfigError("train: expected graphs to train on, got none")
     if callbacks is not None and not callable(callbacks):
         raise ConfigError("callbacks: expected a function of the seed that gives a list of callbacks")
-    if workers is not None:
-        check_whole("workers", workers, 1)
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
-    first = rankers[0]
-    estimators = [one.estimator for one in rankers if isinstance(one.estimator, NetworkEstimator)]
-    if not estimators:
+    networks = [one.estimator for one in rankers if isinstance(one.estimator, NetworkEstimator)]
+    if not networks:
         raise ConfigError(
-            f"recipe {first.recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
+            f"recipe {rankers[0].recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
         )
-    epochs, steps = first.length(epochs, steps, checkpoint_every)
-    with ExitStack() as stack:
-        folder = stack.enter_context(held(checkpoint_dir))
+    every = []
+    for ranker, own in zip(rankers, in_folders(how, [f"seed-{s}" for s in numbers]), strict=True):
+        called = callbacks(int(ranker.seed)) if callbacks is not None else ()
+        every.append(ranker.checked(replace(own, callbacks=called)))
+    with held(how.checkpoint_dir) as folder:
         if folder is not None:
-            _state_plan(folder, first, numbers, rule)
-        most, hashed = first.fields.valid_configs, folder is not None
-        material = TrainingSet(first.pipeline, train, valid, most, numbers[0], hashed, sample_weight)
-        fits = []
-        for ranker, estimator in zip(rankers, estimators, strict=True):
-            own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
-            called = callbacks(int(ranker.seed)) if callbacks is not None else ()
-            how = FitOptions(
-                epochs=epochs,
-                steps=steps,
-                owner=ranker,
-                callbacks=called,
-                checkpoint_every=checkpoint_every,
-            )
-            fits.append(estimator.start(material, own, how))
-        crew = Crew(fits, workers)
-        crew.run(verbose)
-        return _runs(fits, crew, rule, began)
+            _state_plan(folder, rankers[0], numbers, rule)
+        crew = train_together(networks, train, valid, every, workers, shared=True)
+    return _runs(crew, rule, began)
 
 
 def seed_numbers(seeds: Any) -> list[int]:
     """Return the seeds: those given, or that many from 0 on. Raises ConfigError for anything else."""
-    if isinstance(seeds, Integral) and not isinstance(seeds, bool) and 1 <= int(seeds) <= 10_000:
-        return list(range(int(seeds)))
-    given = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes)) else []
-    whole = all(isinstance(s, Integral) and not isinstance(s, bool) for s in given)
-    if not given or not whole or len(set(given)) < len(given):
+    listed = isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes))
+    given = list(seeds) if listed else range(check_whole("seeds", seeds, 1, 10_000))
+    numbers = [check_whole("seeds", one, 0) for one in given]
+    if not numbers or len(set(numbers)) < len(numbers):
         raise ConfigError(f"seeds: expected how many, or a list of different whole numbers, got {seeds!r}")
-    return [int(s) for s in given]
+    return numbers
 
 
 def _write_json(path: str | os.PathLike[str], value: Any) -> None:
@@ -446,7 +431,7 @@ def _write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
-    """Write what was decided before the training; refuse to continue with something else."""
+    """Write recipe, seeds and rule to the folder; refuse to resume with others."""
     path = os.path.join(folder, PLAN)
     plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
     if not os.path.exists(path):
@@ -459,20 +444,16 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None
         if found != plan[key]:
-            raise CheckpointError(
-                f"{key}: {found!r} was stated before the training, now it is {plan[key]!r}; "
-                "continue with what was stated, or use another checkpoint_dir",
-                file=path, field=key, found=repr(found), expected=repr(plan[key]),
-            )  # fmt: skip
+            before = f"{found!r}, which was stated before the training"
+            todo = "continue with that, or use another checkpoint_dir"
+            raise CheckpointError.of(key, repr(plan[key]), before, todo, file=path)
 
 
-def _runs(fits: Sequence[Fit], crew: Crew, rule: Rule, began: float) -> SeedRuns:
-    """Give the rankers what was learnt, judge and select."""
-    for fit in fits:
-        if fit in crew.failed:
-            fit.ranker.reset()
-        elif fit.step > 0:
-            fit.end(crew.stop.pressed)
+def _runs(crew: Crew, rule: Rule, began: float) -> SeedRuns:
+    """Judge and select the rankers that have learnt something."""
+    fits = crew.fits
+    for fit in crew.failed:
+        fit.ranker.reset()
     usable = [fit for fit in fits if fit.ranker.fitted]
     if not usable:
         if crew.stop.pressed:

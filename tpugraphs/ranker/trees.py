@@ -1,4 +1,4 @@
-"""Gradient-boosted trees in place of a network, for recipes with ``estimator="trees"``.
+"""Boosted trees in place of a network, for recipes with ``estimator="trees"`` or ``"tree-pairs"``.
 
 LightGBM grows them. The core reads and checks the text that it writes of them, and scores: a ranker that has
 learnt, or comes from a file, no longer needs LightGBM.
@@ -7,7 +7,7 @@ learnt, or comes from a file, no longer needs LightGBM.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -46,11 +46,10 @@ from tpugraphs.training.trainset import (
     warn_of_skipped,
 )
 
-__all__ = ["TreeEstimator", "Trees"]
+__all__ = ["TreeEstimator", "TreePairEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
 _MOST = 16 << 20  # columns, nodes: sizes in files are below
-_CHUNK = 1 << 14  # rows of a table that is scored at a time
 
 
 def _lightgbm() -> Any:
@@ -92,7 +91,7 @@ class Trees:
 
     @property
     def forest(self) -> _core.Forest:
-        """What scores: of trees that still grow, those so far."""
+        """The trees that score; while they grow, those so far."""
         if self._read is None or (self.booster is not None and self.booster.num_trees() > self._read.trees):
             self._read = _core.Forest(_text(self.booster), self.columns, self.width)
         return self._read
@@ -104,13 +103,14 @@ class Trees:
         return float(loss)
 
     def end(self) -> None:
-        """Keep the trees alone: they grow no more."""
+        """Drop the booster: the trees are complete."""
         _, self.booster = self.forest, None
 
 
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
 Part = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]
 Table = list[Part]
+Score = Callable[[NDArray[np.float32]], NDArray[np.floating]]  # of a table (n, F): scores (n,)
 
 
 class TreeEstimator(Estimator):
@@ -130,6 +130,9 @@ class TreeEstimator(Estimator):
     trees : list of Trees
     history : History or None
     """
+
+    _chunk = 1 << 14  # rows of a table that is scored at a time
+    _times = 1  # how often trees see every column of the table
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
         self.recipe, self.fields, self.seed = recipe, fields, int(seed)
@@ -176,7 +179,7 @@ class TreeEstimator(Estimator):
             self._schema = Pipeline([], self._kind, make=lambda schema: []).fit(usable).schema
         total = int(how.steps or how.epochs or 1)
         self.history = history = History(total_steps=total, metric=self.fields.metric)
-        fit = RunningFit(how.owner, history, how.callbacks)
+        fit = RunningFit(how.ranker, history, how.callbacks)
         tables = self._tables(graphs, weights, history)
         began = time.monotonic()
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
@@ -207,7 +210,7 @@ class TreeEstimator(Estimator):
     def _tables(
         self, graphs: GraphSequence, given: list[Any] | None, history: History
     ) -> dict[tuple[int, int], Table]:
-        """Rows to learn from, by size of graph."""
+        """Return the training rows by size of graph."""
         tables: dict[tuple[int, int], Table] = {}
         for i in range(len(graphs)):
             graph = graphs[i]
@@ -267,7 +270,7 @@ class TreeEstimator(Estimator):
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
 
     def _start(self, lightgbm: Any, size: tuple[int, int], table: Table) -> Trees:
-        """Choose the columns and make a booster without trees."""
+        """Choose the columns, and return a booster without trees."""
         x, y, weights = map(np.concatenate, zip(*table, strict=True))
         varies = np.flatnonzero((x != x[:1]).any(0))
         _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
@@ -279,7 +282,7 @@ class TreeEstimator(Estimator):
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _held(self, valid: Any) -> list[tuple[Any, NDArray[np.int64], NDArray[Any]]]:
-        """Graphs to validate on, which of their configs, and their runtimes."""
+        """Return the validation graphs, with rows and runtimes."""
         if no_graphs(valid):
             return []
         graphs, held = as_graphs("valid", valid), []
@@ -314,28 +317,27 @@ class TreeEstimator(Estimator):
         self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
     ) -> NDArray[np.float32]:
         tree = self._nearest(self._size(graph))
-        scores = np.empty(rows.size, np.float32)
-        for start in range(0, rows.size, _CHUNK):
-            part = rows[start : start + _CHUNK]
-            features = self._table(graph, part)
-            self._check_width(graph, tree, features.shape[1])
-            scores[start : start + _CHUNK] = tree.forest.scores(features, self._rounds)
+        score, scores = self._scorer(graph, tree), np.empty(rows.size, np.float32)
+        for start in range(0, rows.size, self._chunk):
+            part = rows[start : start + self._chunk]
+            table = self._table(graph, part)
+            width = self._times * table.shape[1]
+            if tree.size == (0, 0) and width != tree.width:
+                expected = f"a table of {counted(tree.width, 'column')}"
+                todo = "rank graphs with the columns that the trees learnt from"
+                raise DataError.of("config_feat", expected, str(width), todo, file=str(graph.name))
+            scores[start : start + self._chunk] = score(table)
             if progress is not None:
                 progress.update(part.size)
         return scores
 
+    def _scorer(self, graph: Graph, tree: Trees) -> Score:
+        """Return what scores the rows of a graph's table."""
+        return lambda table: tree.forest.scores(table, self._rounds)
+
     def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the recipe's table (n, F), as the core takes it."""
         return np.ascontiguousarray(self.recipe.features(self.fields, graph, rows), np.float32)
-
-    def _check_width(self, graph: Graph, tree: Trees, width: int) -> None:
-        """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
-        if tree.size == (0, 0) and width != tree.width:
-            raise DataError(
-                f"config_feat: these trees were learnt from tables of {counted(tree.width, 'column')}, "
-                f"this graph has {width}",
-                file=str(graph.name), field="config_feat", expected=str(tree.width), found=str(width),
-            )  # fmt: skip
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -348,7 +350,7 @@ class TreeEstimator(Estimator):
         return min(self.trees, key=distance)
 
     def importances(self) -> NDArray[np.float64]:
-        """Return what the splits on each column gained, as shares: see :class:`tpugraphs.Ranker`."""
+        """Return the share of the gain of every column; see :class:`tpugraphs.Ranker`."""
         if not self.trees or self._own is None:
             raise AttributeError(
                 "feature_importances_: rankers of trees have it, from fit on, unless their recipe makes a "
@@ -368,17 +370,18 @@ class TreeEstimator(Estimator):
     # Files and copies
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Metadata and tensors that `read` takes."""
+        """Return metadata and tensors that `read` takes."""
         entries = [
             {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        told: dict[str, Any] = {} if self._schema is None else {"schema": self._schema.to_dict()}
-        told |= {} if self._own is None else {"own": list(self._own)}
-        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries, **told}, tensors
+        metadata = {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}
+        metadata |= {} if self._schema is None else {"schema": self._schema.to_dict()}
+        metadata |= {} if self._own is None else {"own": list(self._own)}
+        return metadata, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
         self._kind = tensorfile.entry(path, metadata, "graphs", str)
         self._schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
         kinds = ("layout", "tile", "graph") if self.recipe.kind == "any" else (self.recipe.kind,)
@@ -420,11 +423,76 @@ class TreeEstimator(Estimator):
 
 
 def _sizes(pair: list[Any]) -> bool:
-    """Whether a list out of a file is a pair of sizes."""
+    """Whether a list is a pair of sizes."""
     return len(pair) == 2 and all(type(n) is int and 0 <= n < _MOST for n in pair)
 
 
 def _text(booster: Any) -> str:
-    """Return the trees without their training options, which include the number of threads."""
+    """Return the text of the trees without training options, such as the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
+
+
+class TreePairEstimator(TreeEstimator):
+    """Learn trees that say which of two configs of a graph is slower.
+
+    A row is the features of one config and their difference to those of another (eleventh place of the Kaggle
+    competition). The score of a config is the mean chance that it is slower than the configs of a fixed
+    sample of its graph. All graphs share the trees. There are no queries and no graded labels, so LightGBM's
+    limits of these do not apply.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its `features` make the table; its fields also have `pairs` and `references`.
+    fields, seed, precision
+        See :class:`TreeEstimator`.
+    """
+
+    _chunk = 1 << 12
+    _times = 2  # as a number, and in the difference
+
+    def _size(self, graph: Graph) -> tuple[int, int]:
+        return 0, 0
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"objective": "binary", "metric": "binary"}
+
+    def _learnt(
+        self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
+    ) -> Part:
+        """Random pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
+        n = times.size
+        ones, others = [], []
+        for k in range(self.fields.pairs):
+            order = kernels.sample_without_replacement(n, n, (self.seed, Stream.TREES, number, k))
+            other = np.roll(order, 1)  # a random circle: no config meets itself
+            differ = times[order] != times[other]
+            ones.append(order[differ])
+            others.append(other[differ])
+        i, j = np.concatenate(ones), np.concatenate(others)
+        slower = (times[i] > times[j]).astype(np.float64)
+        return _paired(features[i], features[j]), slower, np.sqrt(weights[i] * weights[j])
+
+    def _scorer(self, graph: Graph, tree: Trees) -> Score:
+        count = min(graph.num_configs, self.fields.references)
+        key = (self.seed, Stream.TREES, 1 << 40)
+        sample = kernels.sample_without_replacement(graph.num_configs, count, key, order="sorted")
+        others = self._table(graph, sample)
+        return lambda table: tree.forest.against(table, others, self._rounds)
+
+    def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
+        """Return gains by column of the recipe's table: of its number and of the difference, together."""
+        F = tree.width // 2
+        return np.bincount(tree.columns % F, tree.forest.gains(self._rounds), F)
+
+    def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
+        tree = super()._tree(path, i, one, tensors)
+        if not tree.forest.binary or tree.width % 2:
+            raise tensorfile.fail(path, f"boosters[{i}].objective", "binary, of pairs", "another")
+        return tree
+
+
+def _paired(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Make the rows [one | one - other] (n, 2F)."""
+    return np.hstack([one, one - other])

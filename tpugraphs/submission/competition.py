@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.metrics import COLLECTIONS
 
 __all__ = ["Ranked", "counts", "open_splits", "rank_all", "ranker_files"]
@@ -154,16 +155,8 @@ def counts(splits: Mapping[str, Split]) -> dict[str, int]:
     }
 
 
-class Ranks(Protocol):
-    """What has `rank`, such as a :class:`tpugraphs.Ranker`."""
-
-    def rank(self, graph: Graph, *args: Any, **options: Any) -> NDArray[np.int64]:
-        """Return the positions (n,) of the configs, fastest first."""
-        ...
-
-
 def rank_all(
-    rankers: Mapping[str, Ranks],
+    rankers: Mapping[str, Scorer],
     splits: Mapping[str, Split],
     keep: Mapping[str, NDArray[np.int64]] | None = None,
     **options: Any,

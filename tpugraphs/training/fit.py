@@ -17,13 +17,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
+from tpugraphs.data.graph import SampleWeight
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
+from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
@@ -59,35 +61,47 @@ CHECKPOINT = "checkpoint.safetensors"
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
 
+class Networked(Protocol):
+    """What has a network, such as a :class:`tpugraphs.Ranker`."""
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """Options of a fit.
+    """Arguments of a fit by keyword: names, types and defaults of what :meth:`tpugraphs.Ranker.fit` takes.
 
     Attributes
     ----------
-    owner : Ranker
-        Whose fit it is, for callbacks.
-    init : Network, optional
-        Its weights are where the training begins.
-    learning_rate : float, optional
-        Peak of the schedule, in place of the field.
-    tuning : Tuning
-        Parameters that stay as they are or have a rate of their own.
-    epochs, steps, callbacks, checkpoint_every, verbose, checkpoint_dir, sample_weight
+    y, sample_weight, epochs, steps, callbacks, checkpoint_dir, checkpoint_every, verbose
         See :meth:`tpugraphs.Ranker.fit`.
+    init, freeze, learning_rate, groups
+        See there.
+    ranker : Scorer
+        Whose fit it is, for callbacks. No argument of `fit`: the ranker adds itself.
     """
 
-    epochs: int | None
-    steps: int | None
-    owner: Any
+    y: Any = None
+    sample_weight: SampleWeight = None
+    epochs: int | None = None
+    steps: int | None = None
     callbacks: Sequence[Callback] = ()
-    checkpoint_every: int
-    verbose: bool | None = None
     checkpoint_dir: str | os.PathLike[str] | None = None
-    sample_weight: Any = None
-    init: Network | None = None
+    checkpoint_every: int = 100
+    verbose: bool | None = None
+    init: Networked | None = None
+    freeze: str | Sequence[str] = ()
     learning_rate: float | None = None
-    tuning: Tuning = dataclasses.field(default_factory=Tuning)
+    groups: Sequence[Mapping[str, Any]] = ()
+    ranker: Scorer | None = None
+
+    @functools.cached_property
+    def tuning(self) -> Tuning:
+        """Parameters that stay as they are or have a rate of their own."""
+        return Tuning(self.freeze, self.groups)
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -144,7 +158,7 @@ class Fit(RunningFit):
         network.follow()
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
-            self.model.params[:] = how.init.model.params
+            self.model.params[:] = how.init.network.model.params
         self.optimizer, self.seed = Optimizer(network, how.tuning), network.seed
         self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
@@ -154,7 +168,7 @@ class Fit(RunningFit):
         total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
         self.evaluate_every = self.fields.evaluate_every or -(-self.visits.epoch // each)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
-        super().__init__(how.owner, history, how.callbacks)
+        super().__init__(how.ranker, history, how.callbacks)
         self.visit, self.finished = 0, False
         self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
         self.average = Average(self.fields, self.total)
@@ -181,7 +195,9 @@ class Fit(RunningFit):
         found = {} if extra is None else {"extra": function_name(extra)}
         if how.init is None:
             return found
-        return found | {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
+        return found | {
+            "init": hashlib.blake2b(how.init.network.model.params.tobytes(), digest_size=16).hexdigest()
+        }
 
     def _model(self) -> str:
         """Digest of what a recipe's name and fields do not tell, of those of one's own: steps and losses."""

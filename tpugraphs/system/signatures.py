@@ -1,0 +1,52 @@
+"""Arguments that are declared once, as fields of a dataclass, and shown by all functions that take them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+__all__ = ["checked_names", "shows"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
+    """Show arguments in place of a function's ``**options``, or before its ``**fields``, in `help`.
+
+    Parameters
+    ----------
+    declared : dataclass
+        Its fields have the types and defaults.
+    taken : TypedDict
+        Which of them the function takes: what type checkers read in ``Unpack``.
+
+    Returns
+    -------
+    callable
+        A decorator.
+    """
+    shown = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in fields(declared)
+        if field.name in taken.__optional_keys__
+    ]
+
+    def add(function: FunctionT) -> FunctionT:
+        signature = inspect.signature(function)
+        own = {name: one for name, one in signature.parameters.items() if name != "options"}
+        rest = [own.pop("fields")] if "fields" in own else []
+        vars(function)["__signature__"] = signature.replace(parameters=[*own.values(), *shown, *rest])
+        return function
+
+    return add
+
+
+def checked_names(function: str, taken: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a function; TypeError for one that its TypedDict `taken` does not have."""
+    if unknown := options.keys() - taken.__optional_keys__:
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
+    return dict(options)
