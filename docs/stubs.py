@@ -11,7 +11,6 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
@@ -31,9 +30,7 @@ def package() -> str:
     lines = [MADE.format("Types of the public names."), "# ruff: noqa"]
     for name, module in tg._LAZY.items():
         lines.append(f"from tpugraphs.{module} import {name} as {name}")
-    for name, module in tg._MODULES.items():
-        inside, _, last = f"tpugraphs.{module}".rpartition(".")
-        lines.append(f"from {inside} import {last} as {name}")
+    lines += [f"from tpugraphs import {name} as {name}" for name in tg._MODULES]
     # a name of another one is public to all checkers only if it stands here
     everything = "".join(f'    "{name}",\n' for name in [*tg.__all__, *tg._OPTIONAL])
     own = ["__version__: str", "", "def _core_missing() -> str: ...", ""]
@@ -251,11 +248,6 @@ def module(doc: str, text: str, names: Iterable[str]) -> str:
     return "\n".join([*lines, "", f"__all__ = [{everything}]", "", "", text, ""])
 
 
-def moved(module: str) -> str:
-    """Return the stub of a module under its former name."""
-    return f"# Made by `make tables`.\nfrom tpugraphs.{module} import *  # noqa: F403\n"
-
-
 FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "__init__.pyi": package,
     "kernels/__init__.pyi": functions,
@@ -264,7 +256,6 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,
     "layertime/methods/fields.py": method_fields,
-    **{f"{name}.pyi": partial(moved, at) for name, at in tg._MODULES.items() if name != at},
 }
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.data import COLLECTIONS
+from tpugraphs.data import COLLECTIONS, sampletree
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tg.sampletree.write(tmp_path_factory.mktemp("samples") / "data")
+    return sampletree.write(tmp_path_factory.mktemp("samples") / "data")
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
@@ -39,7 +39,7 @@ def test_parts_share_no_config(root: Path) -> None:
 
 
 def test_same_files_again(root: Path, tmp_path: Path) -> None:
-    again = tg.sampletree.write(tmp_path / "again")
+    again = sampletree.write(tmp_path / "again")
     ours, theirs = (
         {path.relative_to(top): path.read_bytes() for path in top.rglob("*.npz")} for top in (root, again)
     )
@@ -48,4 +48,4 @@ def test_same_files_again(root: Path, tmp_path: Path) -> None:
 
 def test_refuses_a_folder_in_use(root: Path) -> None:
     with pytest.raises(tg.DataError, match="new or empty folder"):
-        tg.sampletree.write(root)
+        sampletree.write(root)

@@ -55,23 +55,6 @@ from tpugraphs import cli as cli
 from tpugraphs import xla as xla
 from tpugraphs import layertime as layertime
 from tpugraphs import torch as torch
-from tpugraphs.data import corrupt as corrupt
-from tpugraphs.data import sampletree as sampletree
-from tpugraphs.data import auditing as auditing
-from tpugraphs.data import schema as schema
-from tpugraphs.data import columns as columns
-from tpugraphs.data import frames as frames
-from tpugraphs.data import packs as packs
-from tpugraphs.data import published as graphs
-from tpugraphs.network import scoring as scoring
-from tpugraphs.training import selection as selection
-from tpugraphs.ranker import ensemble as ensemble
-from tpugraphs.ranker import seeds as seeds
-from tpugraphs.ranker import leaveout as leaveout
-from tpugraphs.ranker import baselines as baselines
-from tpugraphs.evaluation import official as official
-from tpugraphs.evaluation import plot as plot
-from tpugraphs.submission import competition as competition
 
 __all__ = [
     "__version__",
@@ -127,23 +110,6 @@ __all__ = [
     "download",
     "cli",
     "layertime",
-    "corrupt",
-    "sampletree",
-    "auditing",
-    "schema",
-    "columns",
-    "frames",
-    "packs",
-    "graphs",
-    "scoring",
-    "selection",
-    "ensemble",
-    "seeds",
-    "leaveout",
-    "baselines",
-    "official",
-    "plot",
-    "competition",
     "xla",
     "torch",
 ]

@@ -139,7 +139,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
             weights = [float(weight) for weight in args.weights.split(",")]
         except ValueError:
             raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
-    return tg.ensemble.open_rankers(paths, weights, args.normalize)
+    return tg.ranker.open_rankers(paths, weights, args.normalize)
 
 
 class Graphs(Sequence["Graph"]):

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack; 1 if a file could not be, after all the others have been."""
-    report = tg.packs.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
+    report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
     parts = [f"{report.packed} packed", f"{report.skipped} up to date"]

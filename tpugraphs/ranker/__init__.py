@@ -1,6 +1,6 @@
 """Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
 
-from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
+from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline, random_scores
 from tpugraphs.ranker.comparison import Comparison, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
@@ -45,6 +45,7 @@ __all__ = [
     "open_rankers",
     "permutation_importance",
     "pseudo_label",
+    "random_scores",
     "train_members",
     "train_seeds",
     "unseen_configs",
