@@ -1,27 +1,46 @@
-"""Write what type checkers read of names and arguments that are made at run time. `make tables`.
+"""Write what type checkers read of names and arguments that are made at run time.
+
+    python docs/stubs.py           # everything: `make tables`
+    python docs/stubs.py CORE      # the stubs alone, asking this extension module: setup.py
 
 The lazy names of the package, the functions of the ops and losses, the fields of recipes and of models of
-layers, and the arguments of `Ranker.fit` that other functions hand on: each has one home, from which these
-files follow.
+layers, and the arguments of `Ranker.fit` that other functions pass on: each has one home, from which these
+files follow. Stubs (``.pyi``) are made whenever the package is built, and are not committed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
 
-import tpugraphs as tg
-from tpugraphs import _core, kernels, recipes
-from tpugraphs.kernels.faces import literal
-from tpugraphs.layertime.methods import METHODS
-
 PACKAGE = Path(__file__).parents[1] / "tpugraphs"
-MADE = '"""{} Made by `make tables`; a test fails when it is out of date."""\n'
+
+
+def use(core: str) -> None:
+    """Import the package next to this file with a core that need not be in it."""
+    sys.path.insert(0, str(PACKAGE.parent))
+    spec = importlib.util.spec_from_file_location("tpugraphs._core", core)
+    assert spec is not None and spec.loader is not None
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    use(sys.argv[1])
+
+import tpugraphs as tg  # noqa: E402
+from tpugraphs import _core, kernels, recipes  # noqa: E402
+from tpugraphs.kernels.faces import literal  # noqa: E402
+from tpugraphs.layertime.methods import METHODS  # noqa: E402
+
+MADE = '"""{} Made by docs/stubs.py; a test fails when it is out of date."""\n'
 Fields = Mapping[str, Iterable[str]]  # name -> types it may have
 
 
@@ -61,7 +80,7 @@ def functions() -> str:
     for name in kernels.__all__:
         value = getattr(kernels, name)
         home = "kernels" if name in kernels.losses.FACES else value.__module__.rpartition(".")[2]
-        if home == "kernels":
+        if home == "kernels":  # made at run time
             made.append(function(name, inspect.signature(value)))
         else:
             imports.append(f"from tpugraphs.kernels.{home} import {name} as {name}")
@@ -261,4 +280,5 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
 
 if __name__ == "__main__":
     for file, text in FILES.items():
-        (PACKAGE / file).write_text(text())
+        if len(sys.argv) == 1 or file.endswith(".pyi"):
+            (PACKAGE / file).write_text(text())
