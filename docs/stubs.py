@@ -37,7 +37,7 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 
 import tpugraphs as tg  # noqa: E402
 from tpugraphs import _core, kernels, recipes  # noqa: E402
-from tpugraphs.kernels.faces import literal  # noqa: E402
+from tpugraphs.kernels.signatures import literal  # noqa: E402
 from tpugraphs.layertime.methods import METHODS  # noqa: E402
 
 MADE = '"""{} Made by docs/stubs.py; a test fails when it is out of date."""\n'
@@ -96,7 +96,7 @@ def functions() -> str:
         *(f"from tpugraphs.kernels import {name} as {name}" for name in ("losses", "ops", "streams")),
         "from tpugraphs.kernels.faces import Array, Precision",
         "from tpugraphs.kernels.losses import Result, Runtimes",
-        "from tpugraphs.kernels.ops import Activation, Direction",
+        "from tpugraphs.kernels.ops import Activation",
         *imports,
     ]
     return "\n".join([*head, "", "__all__: list[str]", "", *made, ""])
@@ -125,7 +125,7 @@ def of_tensors() -> str:
         "from torch import Tensor",
         "",
         "from tpugraphs.kernels.faces import Precision",
-        "from tpugraphs.kernels.ops import Activation, Direction",
+        "from tpugraphs.kernels.ops import Activation",
         *(f"from tpugraphs.torch.bridge import {name} as {name}" for name in everything[:2]),
         "from tpugraphs.torch.own_loss import as_loss as as_loss",
         *(f"from tpugraphs.torch.pyg import {name} as {name}" for name in everything[3:5]),

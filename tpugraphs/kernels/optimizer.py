@@ -76,12 +76,5 @@ def adamw_step(
     float
         Norm of the gradient before clipping.
     """
-    numbers = {
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "clip": clip,
-        "beta1": beta1,
-        "beta2": beta2,
-        "eps": eps,
-    }
+    numbers = dict(lr=lr, weight_decay=weight_decay, clip=clip, beta1=beta1, beta2=beta2, eps=eps)
     return optimizer_step({"kind": "adamw", "step": step, **numbers}, w, g, (m1, m2))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import RecipeError
-from tpugraphs.kernels.faces import SHAPES, attribute_type
+from tpugraphs.kernels.faces import SHAPES
+from tpugraphs.kernels.signatures import attribute_type
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.adapted import adapted
 from tpugraphs.recipes.base import Recipe, unknown
