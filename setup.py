@@ -41,11 +41,7 @@ SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))  # of what is built for, not of what builds
 ISA_FLAGS = {name.removeprefix("FLAGS_"): flags for name, flags in FLAGS.items() if name.startswith("FLAGS_")}
-
-
-STUBS = [
-    f"tpugraphs/{name}.pyi" for name in ("__init__", "kernels/__init__", "recipes/methods", "torch/__init__")
-]
+STUB = "tpugraphs/__init__.pyi"  # one of those that are made
 
 
 def enabled(name):
@@ -89,10 +85,10 @@ class BuildExt(build_ext):
             return
         if sysconfig.get_platform().endswith((platform.machine(), "universal2")):
             subprocess.run([sys.executable, "docs/stubs.py", self.get_ext_fullpath(core.name)], check=True)
-        elif missing := [path for path in STUBS if not os.path.exists(path)]:
+        elif not os.path.exists(STUB):
             raise SystemExit(
-                f"{', '.join(missing)}: not there, and a core for {sysconfig.get_platform()} cannot be asked "
-                "here; build from a source distribution, which has them, or run `make build` first"
+                f"{STUB}: not there, and a core for {sysconfig.get_platform()} cannot be asked here; build "
+                "from a source distribution, which has the stubs, or run `make build` first"
             )
 
     def build_extension(self, ext):
@@ -139,7 +135,7 @@ class Sdist(sdist):
     """sdist with the stubs."""
 
     def run(self):
-        if not all(map(os.path.exists, STUBS)):
+        if not os.path.exists(STUB):
             self.run_command("build_ext")
         super().run()
 

@@ -165,7 +165,7 @@ class Op:
         sizes = [len(digits)] if digits is not None else []
         for name, array in inputs.items():
             sizes += [array.shape[1]] if array.ndim == 3 else [len(array)] if name in self.per_config else []
-        sizes += [len(inputs[name]) for name in self.either if len(inputs[name]) != nodes]
+        sizes += [len(inputs[name]) for name in self.either if name in inputs and len(inputs[name]) != nodes]
         if (configs := next(iter(sizes), 1)) < 1:
             found = ", ".join(str(array.shape) for array in inputs.values())
             raise ShapeError(
@@ -214,8 +214,6 @@ class _Call:
             return function(*self.arguments, *rest)
         except ShapeError as error:  # which begins with the op's name of an array
             name, colon, text = str(error).partition(":")
-            if self.name(name) == name:
-                raise
             raise ShapeError(self.name(name) + colon + text) from None
 
     def backward(
