@@ -54,7 +54,7 @@ GRAPH_ARRAYS = {  # arrays of a graph -> flags of the ops that take them, shape 
     "config_nodes": ({"digits", "unique", "config nodes"}, "(K,) int64", "The configurable nodes."),
     "node_opcode": ({"opcodes"}, "(N,) uint8", ""),
     "layout_digits": ({"layout"}, "(N, 6) int8", ""),
-    "node_feat": ({"unique"}, "(N, F) float32", "By which configurable nodes are alike."),
+    "node_feat": ({"unique"}, "(N, F) float32", "Features; digits of nodes with equal ones share a cell."),
 }
 _NUM_NODES = "N, where it does not follow from the inputs."
 _DIGIT_ROWS = 'Values that a digit may have, with -1 and "no digit".'
@@ -90,10 +90,10 @@ def _arguments(op: Op) -> list[Argument]:
         rest.append(Argument("digit_rows", "int", "int", _DIGIT_ROWS, _core.SCHEMA["digit_states"], True))
     if op.random:
         rest.append(Argument("training", "bool", "bool", "Whether random numbers are drawn.", False, True))
-        rest.append(Argument("key", "int", "int", "Of the random numbers.", 0, True))
-    operands = ('{"f32", "bf16", "int8"}', "Of the operands of matrix products.")
+        rest.append(Argument("key", "int", "int", "Key of the random numbers.", 0, True))
+    operands = ('{"f32", "bf16", "int8"}', "What operands of matrix products are rounded to.")
     rest.append(Argument("precision", "Precision", *operands, "f32", True))
-    where = "Array of the shape of the result, where it goes."
+    where = "Array for the result, of its shape."
     rest.append(Argument(op.result, "Array | None", "float32, optional", where, None, True))
     return [*required, *rest]
 
@@ -235,7 +235,7 @@ class _Call:
 
 
 def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
-    """Make matrices of all arrays (..., F) of a call; return the dimensions in front, or None."""
+    """Reshape all arrays (..., F) of a call to matrices; return the dimensions in front, or None."""
     if getattr(given["x"], "ndim", 0) == 2:
         return None
     require(given["x"], "x", ("...", "F"))
@@ -352,16 +352,16 @@ class Face:
         dy : float32
             Gradient of the result, and of its shape.
         {arguments}
-            Those of `{name}`.
+            As for `{name}`.
         {result} : mapping of str to float32 array, optional
-            Where gradients go, by names of arrays.
+            Arrays for the gradients, by the names of theirs.
         only : collection of str, optional
             Names of the gradients to make; by default all.
 
         Returns
         -------
         dict of str to float32 array
-            By names of the arrays, each of the shape of the array.
+            Gradients by the names of the arrays, and of their shapes.
 
         Raises
         ------

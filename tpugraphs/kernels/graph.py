@@ -1,4 +1,4 @@
-"""Kernels over graphs and configs: pruning, equal configs, digit codes, sampling."""
+"""Kernels over graphs and configs: pruning, duplicate configs, digit codes, sampling."""
 
 from __future__ import annotations
 
