@@ -16,10 +16,9 @@ from tpugraphs.kernels.signatures import (
     Argument,
     Meta,
     attribute,
-    binder,
     declared,
     document,
-    dress,
+    made,
     signature,
 )
 from tpugraphs.system.arguments import check_whole
@@ -230,8 +229,8 @@ class _Call:
         wanted = [name for name in self.gradients if only is None or name in only]
         outs = tuple(out.get(name) if name in wanted else False for name in self.gradients)
         dx, dw, digits = self.run(_core.op_backward, dy, outs, precision)
-        made = dict(zip(self.gradients, [*dx, *dw, digits], strict=False))
-        return {name: made[name] for name in wanted}
+        found = dict(zip(self.gradients, [*dx, *dw, digits], strict=False))
+        return {name: found[name] for name in wanted}
 
 
 def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
@@ -288,16 +287,12 @@ class Face:
             types = {one.name: one.type for one in arguments} | {"out": "Array | None"}
             self.name, doc, self._result = declaration.__name__, inspect.getdoc(declaration) or "", "out"
             shown = declared(declaration, types, self._names, "Array")
-        name, behind, home = f"{self.name}_backward", self._behind(shown), "tpugraphs.kernels"
-        self._bind = binder(self.name, shown), binder(name, behind)
         given = ", ".join(one for one in shown.parameters if one != self._result)
         back = inspect.cleandoc(self._backward.__doc__ or "")
         back = back.format(name=self.name, arguments=given, result=self._result)
-        self.forward: Callable[..., Array] = dress(
-            lambda *args, **kw: self._forward(args, kw), self.name, doc, shown, home
-        )
-        self.backward: Callable[..., Gradients] = dress(
-            lambda *args, **kw: self._backward(args, kw), name, back, behind, home
+        self.forward: Callable[..., Array] = made(self._forward, self.name, doc, shown)
+        self.backward: Callable[..., Gradients] = made(
+            self._backward, f"{self.name}_backward", back, self._behind(shown)
         )
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -319,7 +314,7 @@ class Face:
         arrays = {self._names.get(key, key): value for key, value in given.items() if key != "out"}
         return _Call(self.op, self._theirs, {**arrays, **self._implied(**given)})
 
-    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    def _forward(self, given: dict[str, Any]) -> Array:
         """Run the op.
 
         Returns
@@ -336,7 +331,6 @@ class Face:
         ValueError
             Another precision, or an array to write to that is read-only or overlaps an argument.
         """
-        given = self._bind[0](args, kwargs)
         out, front = given[self._result], _flatten(given) if self._flat else None
         precision = given.get("precision", "f32")
         y: Array = self._call(given).run(_core.op_forward, None, given[self._result], precision)
@@ -344,7 +338,7 @@ class Face:
             return y
         return y.reshape(*front, y.shape[-1]) if out is None else out
 
-    def _backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gradients:
+    def _backward(self, given: dict[str, Any]) -> Gradients:
         """Return the gradients of `{name}` with respect to its arrays.
 
         Parameters
@@ -370,7 +364,6 @@ class Face:
         ValueError
             A name in `{result}` that no array has.
         """
-        given = self._bind[1](args, kwargs)
         out, front = given[self._result] or {}, _flatten(given) if self._flat else None
         dy, only = given.pop("dy"), given.pop("only")
         outs, precision = given[self._result] or {}, given.get("precision", "f32")
@@ -387,7 +380,7 @@ def named(op: str, flat: bool = False, **names: str) -> Callable[[Callable[..., 
 
 def faces(named: Iterable[Face] = ()) -> dict[str, Callable[..., Any]]:
     """Return both functions of every op of the core by name, those of the faces given where it has one."""
-    made = list(named)
-    done = {face.op.name for face in made}
-    made += [Face(Op(meta)) for name, meta in _OPS.items() if name not in done]
-    return {name: function for face in made for name, function in face.functions().items()}
+    every = list(named)
+    done = {face.op.name for face in every}
+    every += [Face(Op(meta)) for name, meta in _OPS.items() if name not in done]
+    return {name: function for face in every for name, function in face.functions().items()}

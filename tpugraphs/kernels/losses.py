@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.kernels.signatures import Argument, Meta, attribute, binder, declared, document, dress
-from tpugraphs.kernels.signatures import signature as made_signature
+from tpugraphs.kernels.signatures import Argument, Meta, attribute, declared, document, made, signature
 from tpugraphs.system.arguments import check_whole
 
 __all__ = ["ratio_ranks", "weighted_sum"]
@@ -137,27 +136,25 @@ def _arguments(loss: Meta) -> list[Argument]:
     return [*found, *_attributes(loss), *last]
 
 
-def _face(loss: Meta, doc: str, signature: inspect.Signature) -> Callable[..., Result]:
+def _face(loss: Meta, doc: str, shown: inspect.Signature) -> Callable[..., Result]:
     """Make the function of one loss."""
     name, attributes = loss["name"], [one.name for one in _attributes(loss)]
-    bind = binder(name, signature)
 
-    def face(*args: Any, **kwargs: Any) -> Result:
-        given = bind(args, kwargs)
+    def run(given: dict[str, Any]) -> Result:
         term = {"loss": name} | {key: given.pop(key) for key in attributes}
         return weighted_sum(given.pop("scores"), [term], **given)
 
-    return dress(face, name, doc, signature, __name__)
+    return made(run, name, doc, shown, __name__)
 
 
-def _made(loss: Meta) -> Callable[..., Result]:
+def _of_table(loss: Meta) -> Callable[..., Result]:
     """Make the function of a loss whose arguments are those of its row of the table."""
     arguments = _arguments(loss)
     shared = ", ".join(one.name for one in arguments if not one.form)
     listed = [Argument(shared, "", "", "As for `weighted_sum`."), *_attributes(loss)]
     _, section, rest = (inspect.getdoc(weighted_sum) or "").partition("\nReturns\n")
     doc = document(f"Value and gradient of a loss: {loss['doc']}.", listed, section + rest)
-    return _face(loss, doc, made_signature(arguments, "Result"))
+    return _face(loss, doc, signature(arguments, "Result"))
 
 
 def _declare(function: Callable[..., None]) -> Callable[..., Result]:
@@ -232,6 +229,6 @@ def list_mle(
 
 
 _DECLARED = {"pairwise_hinge": pairwise_hinge, "list_mle": list_mle}
-FACES = {name: _DECLARED.get(name) or _made(loss) for name, loss in _LOSSES.items()}
+FACES = {name: _DECLARED.get(name) or _of_table(loss) for name, loss in _LOSSES.items()}
 globals().update(FACES)
 __all__ += FACES

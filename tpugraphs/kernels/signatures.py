@@ -10,11 +10,10 @@ __all__ = [
     "Argument",
     "attribute",
     "attribute_type",
-    "binder",
     "declared",
     "document",
-    "dress",
     "literal",
+    "made",
     "signature",
 ]
 
@@ -89,33 +88,35 @@ def attribute(attr: Meta) -> Argument:
     return Argument(attr["name"], kind, f"{form}, default {default!r}", f"{doc}.{limits}", default, True)
 
 
-def binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
-    """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
-    parameters = signature.parameters
-    plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+def made(
+    run: Callable[[dict[str, Any]], Any],
+    name: str,
+    doc: str,
+    signature: inspect.Signature,
+    module: str = "tpugraphs.kernels",
+) -> Callable[..., Any]:
+    """Make a function that calls `run` with a dict of its arguments, defaults among them.
 
-    def bind(args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    `Signature.bind` is asked only where something is wrong: small products notice the time it takes.
+    """
+    parameters = signature.parameters
+    plain = [key for key, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    defaults = {key: one.default for key, one in parameters.items() if one.default is not one.empty}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
         placed = dict(zip(plain, args, strict=False))
         given = {**defaults, **placed, **kwargs}
         whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
         if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
-            return given
+            return run(given)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from None
         bound.apply_defaults()
-        return bound.arguments
+        return run(bound.arguments)
 
-    return bind
-
-
-def dress(
-    function: Callable[..., Any], name: str, doc: str, signature: inspect.Signature, module: str
-) -> Callable[..., Any]:
-    """Give a function that was made at run time its name, documentation and signature."""
-    dressed: Any = function
-    dressed.__name__ = dressed.__qualname__ = name
-    dressed.__module__, dressed.__doc__, dressed.__signature__ = module, doc, signature
-    return dressed  # type: ignore[no-any-return]
+    shown: Any = function
+    shown.__name__ = shown.__qualname__ = name
+    shown.__module__, shown.__doc__, shown.__signature__ = module, doc, signature
+    return function

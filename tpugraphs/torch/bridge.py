@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.errors import ConfigError, ShapeError
 from tpugraphs.kernels.faces import GRAPH_ARRAYS
-from tpugraphs.kernels.signatures import binder, dress
+from tpugraphs.kernels.signatures import made
 from tpugraphs.system.words import counted
 
 __all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
@@ -255,9 +255,8 @@ def _face(
     parameters = dict(inspect.signature(of).parameters)
     parameters.pop("result", None) or parameters.pop("out", None)
     signature = inspect.Signature(list(parameters.values()))
-    bind = binder(name, signature)
 
-    def face(*args: Any, **kwargs: Any) -> Any:
+    def run(given: dict[str, Any]) -> Any:
         """Call the kernel with tensors.
 
         Raises
@@ -270,9 +269,8 @@ def _face(
         Notes
         -----
         Takes tensors of any strides and float dtype in place of arrays, and no ``out``; see `tpugraphs.torch`
-        for what is copied, and what comes back.
+        for what is copied and what is returned.
         """
-        given = bind(args, kwargs)
         plain, slots, tensors = _sorted({key: given[key] for key in parameters})
         if "edge_index" in plain:
             plain["edge_index"] = by_edge(plain["edge_index"])
@@ -284,9 +282,9 @@ def _face(
 
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
-    errors, heading, notes = (inspect.getdoc(face) or "").partition("\n\nNotes")
-    doc += ("" if "Raises\n" in doc else errors.partition("\n")[2]) + heading + notes
-    return dress(face, of.__name__, doc, signature, "tpugraphs.torch")
+    _, errors, notes = re.split(r"\n\n(?=Raises|Notes)", inspect.getdoc(run) or "")
+    doc = "\n\n".join([doc, notes] if "Raises\n" in doc else [doc, errors, notes])
+    return made(run, of.__name__, doc, signature, "tpugraphs.torch")
 
 
 def op_function(
