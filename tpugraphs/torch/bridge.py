@@ -282,8 +282,8 @@ def _face(
 
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
-    _, errors, notes = re.split(r"\n\n(?=Raises|Notes)", inspect.getdoc(run) or "")
-    doc = "\n\n".join([doc, notes] if "Raises\n" in doc else [doc, errors, notes])
+    sections = (inspect.getdoc(run) or "").split("\n\n")[1:]  # errors and notes
+    doc = "\n\n".join([doc, *(sections[1:] if "Raises\n" in doc else sections)])
     return made(run, of.__name__, doc, signature, "tpugraphs.torch")
 
 
