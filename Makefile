@@ -60,5 +60,6 @@ wheels:
 	$(PYTHON) release/wheels.py
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
+	git ls-files --others --ignored --exclude-standard 'tpugraphs/*.pyi' | xargs rm -f
 
 .PHONY: build lib test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean

@@ -1,4 +1,4 @@
-"""Build of the one extension module, tpugraphs._core.
+"""Build of the one extension module, tpugraphs._core, and of the stubs that are made by asking it.
 
 Sources are globbed from csrc/; the flags are in csrc/flags.mk, which the Makefile reads too. An object is
 compiled again only if its command, its source or a header it includes has changed (the compiler lists them
@@ -7,11 +7,16 @@ in a .d file next to it). Switches:
     TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
     TPUGRAPHS_WERROR=1     warnings are errors (CI)
     TPUGRAPHS_DEBUG=1      -O1 -g
-The last and the first also turn on the core's own checks (csrc/base/check.h): redzones, NaN-fill, assertions.
+Stubs (docs/stubs.py) go to the source folder, as they do for a checker that reads it. A build for another
+machine, which cannot load its core, takes those that a source distribution has; one with sanitizers has none.
+The last and the first switch also turn on the core's own checks (csrc/base/check.h): redzones, NaN-fill,
+assertions.
 """
 
 import os
+import platform
 import shlex
+import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +25,8 @@ from glob import glob
 import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 
 def read_flags(path):
@@ -34,6 +41,7 @@ SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))  # of what is built for, not of what builds
 ISA_FLAGS = {name.removeprefix("FLAGS_"): flags for name, flags in FLAGS.items() if name.startswith("FLAGS_")}
+STUB = "tpugraphs/__init__.pyi"  # one of those that are made
 
 
 def enabled(name):
@@ -66,7 +74,22 @@ def is_current(obj, command):
 
 
 class BuildExt(build_ext):
-    """build_ext with per-file flags for the ISA objects, compiled on all cores, and only what has changed."""
+    """build_ext with per-file flags for the ISA objects, compiled on all cores, and only what has changed.
+
+    The core that is built then says what is in the stubs.
+    """
+
+    def run(self):
+        super().run()
+        if not self.extensions or enabled("TPUGRAPHS_SANITIZE"):
+            return
+        if sysconfig.get_platform().endswith((platform.machine(), "universal2")):
+            subprocess.run([sys.executable, "docs/stubs.py", self.get_ext_fullpath(core.name)], check=True)
+        elif not os.path.exists(STUB):
+            raise SystemExit(
+                f"{STUB}: not there, and a core for {sysconfig.get_platform()} cannot be asked here; build "
+                "from a source distribution, which has the stubs, or run `make build` first"
+            )
 
     def build_extension(self, ext):
         compile_one, compile_all = self.compiler._compile, self.compiler.compile
@@ -100,6 +123,23 @@ class BuildExt(build_ext):
                 self.compiler._compile, self.compiler.compile = compile_one, compile_all
 
 
+class BuildPy(build_py):
+    """build_py after build_ext, which makes the stubs that are packed."""
+
+    def run(self):
+        self.run_command("build_ext")
+        super().run()
+
+
+class Sdist(sdist):
+    """sdist with the stubs."""
+
+    def run(self):
+        if not os.path.exists(STUB):
+            self.run_command("build_ext")
+        super().run()
+
+
 def sources():
     found = sorted(p for p in glob("csrc/**/*.c", recursive=True) if "/fuzz" not in p.replace(os.sep, "/"))
     if not X86:
@@ -129,6 +169,6 @@ core = Extension(
 
 setup(
     ext_modules=[core] if sys.platform != "win32" else [],
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy, "sdist": Sdist},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

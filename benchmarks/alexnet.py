@@ -28,8 +28,8 @@ def judged(recipe: str, seed: int, steps: int) -> tg.evaluation.Report:
     scorers = {
         recipe: ranker.predict,
         TREES: trees.predict,
-        "linear": tg.baselines.LinearBaseline().fit(train).predict,
-        "random": partial(tg.baselines.random_scores, seed=seed),
+        "linear": tg.ranker.LinearBaseline().fit(train).predict,
+        "random": partial(tg.ranker.random_scores, seed=seed),
     }
     return tg.evaluation.evaluate(scorers, unseen, seed=seed)
 

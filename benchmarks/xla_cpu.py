@@ -332,7 +332,7 @@ def main() -> int:
     (args.out / "xla_cpu.json").write_text(content, encoding="utf-8")
     (args.out / "xla_cpu.md").write_text(text, encoding="utf-8")
     for name, one in found["collections"].items():
-        tg.plot.save(draw(name, one["found"]["left out"]), args.out / picture(name))
+        tg.evaluation.plot.save(draw(name, one["found"]["left out"]), args.out / picture(name))
     return 0
 
 

@@ -21,15 +21,17 @@ NAME = tpugraphs.__name__
 HEADINGS = {"class": "Classes", "exception": "Exceptions", "function": "Functions", "data": "Constants"}
 # Modules below a wing that pages and docstrings lead users to.
 BELOW = (
-    *("data.hlo", "preprocess.padding", "preprocess.pipeline", "preprocess.prepared"),
-    *("ranker.estimator", "ranker.filekinds", "training.callbacks"),
+    *("data.auditing", "data.corrupt", "data.frames", "data.hlo", "data.packs", "data.published"),
+    *("data.schema", "preprocess.padding", "preprocess.pipeline", "network.scoring", "training.callbacks"),
+    *("training.selection", "ranker.baselines", "ranker.ensemble", "ranker.estimator", "ranker.filekinds"),
+    *("ranker.seeds", "evaluation.official"),
 )
 # Modules that users work with, by what for. All others are parts of these, or for those who extend them.
 GROUPS = {
     "Start here": ("",),
-    "Measurements": ("data", "packs", "download", "xla"),
+    "Measurements": ("data", "data.packs", "download", "xla"),
     "Rankers": ("ranker", "recipes", "training", "preprocess"),
-    "Judging and submissions": ("evaluation", "metrics", "plot", "submission"),
+    "Judging and submissions": ("evaluation", "metrics", "evaluation.plot", "submission"),
     "Times of layers": ("layertime",),
     "Building blocks": ("kernels", "torch", "errors"),
 }
@@ -79,21 +81,13 @@ def modules() -> dict[str, ModuleType]:
         found[path] = module
         for name in listed(module):
             if isinstance(getattr(module, name), ModuleType):
-                add(f"{path}.{name}", real(f"{path}.{name}"))
+                add(f"{path}.{name}", getattr(module, name))
 
     add(NAME, tpugraphs)
     for name in BELOW:
         add(f"{NAME}.{name}", importlib.import_module(f"{NAME}.{name}"))
     _MODULES.update(found)
     return _MODULES
-
-
-def real(path: str) -> ModuleType:
-    """Return a module as it is where it is defined, also under the name that it had before the wings."""
-    parent, _, name = path.rpartition(".")
-    if parent == NAME:
-        return importlib.import_module(f"{NAME}.{tpugraphs._MODULES[name]}")
-    return importlib.import_module(path)
 
 
 def listed(module: ModuleType) -> list[str]:

@@ -1,34 +1,52 @@
-"""Write what type checkers read of names and arguments that are made at run time. `make tables`.
+"""Write what type checkers read of names and arguments that are made at run time.
+
+    python docs/stubs.py           # everything: `make tables`
+    python docs/stubs.py CORE      # the stubs alone, asking this extension module: setup.py
 
 The lazy names of the package, the functions of the ops and losses, the fields of recipes and of models of
-layers, and the arguments of `Ranker.fit` that other functions hand on: each has one home, from which these
-files follow.
+layers, and the arguments of `Ranker.fit` that other functions pass on: each has one home, from which these
+files follow. Stubs (``.pyi``) are made whenever the package is built, and are not committed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-import tpugraphs as tg
-from tpugraphs import _core, kernels, recipes
-from tpugraphs.kernels.faces import literal
-from tpugraphs.layertime.devices import FIGURES
-from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS
-from tpugraphs.layertime.measuring import FRAMEWORKS
-from tpugraphs.layertime.methods import METHODS
-from tpugraphs.recipes.declared import declared
-from tpugraphs.training.fit import FitOptions
-
 PACKAGE = Path(__file__).parents[1] / "tpugraphs"
-MADE = '"""{} Made by `make tables`; a test fails when it is out of date."""\n'
+
+
+def use(core: str) -> None:
+    """Import the package next to this file with a core that need not be in it."""
+    sys.path.insert(0, str(PACKAGE.parent))
+    spec = importlib.util.spec_from_file_location("tpugraphs._core", core)
+    assert spec is not None and spec.loader is not None
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    use(sys.argv[1])
+
+import tpugraphs as tg  # noqa: E402
+from tpugraphs import _core, kernels, recipes  # noqa: E402
+from tpugraphs.kernels.signatures import literal  # noqa: E402
+from tpugraphs.layertime.devices import FIGURES  # noqa: E402
+from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS  # noqa: E402
+from tpugraphs.layertime.measuring import FRAMEWORKS  # noqa: E402
+from tpugraphs.layertime.methods import METHODS  # noqa: E402
+from tpugraphs.recipes.declared import declared  # noqa: E402
+from tpugraphs.training.fit import FitOptions  # noqa: E402
+
+MADE = '"""{} Made by docs/stubs.py; a test fails when it is out of date."""\n'
 Fields = Mapping[str, Iterable[str]]  # name -> types it may have
 
 
@@ -37,9 +55,7 @@ def package() -> str:
     lines = [MADE.format("Types of the public names."), "# ruff: noqa"]
     for name, module in tg._LAZY.items():
         lines.append(f"from tpugraphs.{module} import {name} as {name}")
-    for name, module in tg._MODULES.items():
-        inside, _, last = f"tpugraphs.{module}".rpartition(".")
-        lines.append(f"from {inside} import {last} as {name}")
+    lines += [f"from tpugraphs import {name} as {name}" for name in tg._MODULES]
     # a name of another one is public to all checkers only if it stands here
     everything = "".join(f'    "{name}",\n' for name in [*tg.__all__, *tg._OPTIONAL])
     own = ["__version__: str", "", "def _core_missing() -> str: ...", ""]
@@ -70,7 +86,7 @@ def functions() -> str:
     for name in kernels.__all__:
         value = getattr(kernels, name)
         home = "kernels" if name in kernels.losses.FACES else value.__module__.rpartition(".")[2]
-        if home == "kernels":
+        if home == "kernels":  # made at run time
             made.append(function(name, inspect.signature(value)))
         else:
             imports.append(f"from tpugraphs.kernels.{home} import {name} as {name}")
@@ -86,7 +102,7 @@ def functions() -> str:
         *(f"from tpugraphs.kernels import {name} as {name}" for name in ("losses", "ops", "streams")),
         "from tpugraphs.kernels.faces import Array, Precision",
         "from tpugraphs.kernels.losses import Result, Runtimes",
-        "from tpugraphs.kernels.ops import Activation, Direction",
+        "from tpugraphs.kernels.ops import Activation",
         *imports,
     ]
     return "\n".join([*head, "", "__all__: list[str]", "", *made, ""])
@@ -115,7 +131,7 @@ def of_tensors() -> str:
         "from torch import Tensor",
         "",
         "from tpugraphs.kernels.faces import Precision",
-        "from tpugraphs.kernels.ops import Activation, Direction",
+        "from tpugraphs.kernels.ops import Activation",
         *(f"from tpugraphs.torch.bridge import {name} as {name}" for name in everything[:2]),
         "from tpugraphs.torch.own_loss import as_loss as as_loss",
         *(f"from tpugraphs.torch.pyg import {name} as {name}" for name in everything[3:5]),
@@ -296,11 +312,6 @@ def module(doc: str, text: str, names: Iterable[str]) -> str:
     return "\n".join([*lines, "", f"__all__ = [{everything}]", "", "", text, ""])
 
 
-def moved(module: str) -> str:
-    """Return the stub of a module under its former name."""
-    return f"# Made by `make tables`.\nfrom tpugraphs.{module} import *  # noqa: F403\n"
-
-
 FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "__init__.pyi": package,
     "kernels/__init__.pyi": functions,
@@ -310,10 +321,10 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "ranker/arguments.py": fit_arguments,
     "layertime/methods/fields.py": method_fields,
     "cli/layertime/words.py": layer_words,
-    **{f"{name}.pyi": partial(moved, at) for name, at in tg._MODULES.items() if name != at},
 }
 
 
 if __name__ == "__main__":
     for file, text in FILES.items():
-        (PACKAGE / file).write_text(text())
+        if len(sys.argv) == 1 or file.endswith(".pyi"):
+            (PACKAGE / file).write_text(text())

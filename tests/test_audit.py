@@ -325,5 +325,5 @@ def test_the_public_name_stays_a_function():
     import tpugraphs.cli.audit
     import tpugraphs.data.auditing
 
-    assert callable(tg.audit) and tg.audit is tpugraphs.auditing.audit
+    assert callable(tg.audit) and tg.audit is tpugraphs.data.auditing.audit
     assert corrupt.KEYWORD == "known-corrupt"

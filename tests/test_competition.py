@@ -169,7 +169,7 @@ def test_what_cannot_be_scored_is_named(root, valid, tmp_path):
 
 
 def test_one_command_ranks_all_collections(capsys, root, rankers, tmp_path, monkeypatch):
-    monkeypatch.setattr("tpugraphs.competition._rank", slow := Counting(competition._rank))
+    monkeypatch.setattr("tpugraphs.submission.competition._rank", slow := Counting(competition._rank))
     sample = {row_id: np.arange(min(count, 5)) for row_id, count in counts(root).items() if "tile" in row_id}
     submission.write(tmp_path / "tiles.csv", sample)
     out = tmp_path / "all.csv"

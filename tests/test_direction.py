@@ -14,8 +14,7 @@ import pytest
 import tpugraphs as tg
 from tpugraphs.cli import main
 from tpugraphs.data.description import format_description
-from tpugraphs.data.schema import is_rate
-from tpugraphs.schema import Column, Schema
+from tpugraphs.data.schema import Column, Schema, is_rate
 
 BLOCK = np.tile([1.0, 2, 4, 8, 16, 32, 64, 128], 5)
 GPU = np.repeat([*"ABCDE"], 8)

@@ -41,7 +41,7 @@ def ranker(tmp_path_factory):
 
 
 def test_reports(graph, tmp_path):
-    report = evaluate(tg.baselines.random_scores, [graph, small_tile()])
+    report = evaluate(tg.ranker.random_scores, [graph, small_tile()])
     shown = [str(report), repr(report), report.table(), repr(tg.audit([graph])), repr(graph)]
     for text in shown:
         assert SHOWN in text and not obeyed(text)
@@ -125,7 +125,7 @@ def test_paths_of_half_a_pair(name, tmp_path):
 
 def test_graphs_of_half_a_pair(half, tmp_path, ranker):
     half.save(tmp_path / "graph.npz")
-    report = evaluate(tg.baselines.random_scores, [half, small_tile()])
+    report = evaluate(tg.ranker.random_scores, [half, small_tile()])
     for suffix in (".md", ".txt", ".json", ".html", ".png"):
         report.save(tmp_path / f"report{suffix}")
         if suffix != ".png":
@@ -142,4 +142,4 @@ def test_tables_of_half_a_pair():
     with pytest.raises(tg.Error, match=r"how.*UTF-8.*half.ud800"):
         tg.from_frame(table, group=["program"], config=["how"], runtime="ms")
     with pytest.raises(tg.ConfigError, match="UTF-8"):
-        tg.Schema(config_feat=[tg.columns.Column(HALF)])
+        tg.Schema(config_feat=[tg.data.Column(HALF)])

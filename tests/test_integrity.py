@@ -13,7 +13,7 @@ from broken.rankers import rewrite
 from rankers import Break, small_graph, small_ranker, state
 
 import tpugraphs as tg
-from tpugraphs import _core, baselines
+from tpugraphs import _core
 from tpugraphs.system import tensorfile
 from tpugraphs.training import CHECKPOINT
 
@@ -118,12 +118,12 @@ def leaves(value, path=()):
 
 
 def linear_file(folder, rankers):
-    baselines.LinearBaseline().fit(small_graph()).save(folder / "x")
+    tg.ranker.LinearBaseline().fit(small_graph()).save(folder / "x")
     return folder / "x", lambda path: tg.load_ranker(path).predict(small_graph()).tobytes()
 
 
 def random_file(folder, rankers):
-    baselines.RandomBaseline().save(folder / "x")
+    tg.ranker.RandomBaseline().save(folder / "x")
     return folder / "x", lambda path: tg.load_ranker(path).predict(small_graph()).tobytes()
 
 

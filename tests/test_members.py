@@ -54,7 +54,7 @@ def test_members_resume(graphs, tmp_path):
 
 def test_members_that_cannot_be_trained(graphs):
     one = ranker()
-    for given in ([], [3], [tg.baselines.RandomBaseline()], "first-layout", one, None, [one, one]):
+    for given in ([], [3], [tg.ranker.RandomBaseline()], "first-layout", one, None, [one, one]):
         with pytest.raises(tg.ConfigError, match="rankers: expected"):
             tg.train_members(given, graphs)
     for wrong in ("workers", "checkpoint_every"):

@@ -13,8 +13,8 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs.data.arrays import column_names
+from tpugraphs.data.schema import Column, Schema
 from tpugraphs.ranker import GaussianProcess, LinearBaseline, MeanEffect, MultiTaskGaussianProcess
-from tpugraphs.schema import Column, Schema
 
 NAMES = ["a", "b", "c"]
 RNG = np.random.default_rng(0)

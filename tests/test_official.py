@@ -55,7 +55,7 @@ def test_the_published_lists():
             pytest.skip(f"needs data of others: {file.name} in a folder of {origins.VARIABLE}")
     counts = {}
     for collection in LAYOUT:
-        lists = tg.official.indices(collection)
+        lists = official.indices(collection)
         counts[collection] = len(lists)
         for name, rows in lists.items():
             assert rows.shape == (1000,) and rows.dtype == np.int64 and rows.min() >= 0
@@ -64,12 +64,12 @@ def test_the_published_lists():
             assert len(np.unique(rows)) == distinct
     assert list(counts.values()) == [7, 7, 20, 20]
     # names and largest rows as the published files have them
-    xla = tg.official.indices("layout:xla:random")
+    xla = official.indices("layout:xla:random")
     assert xla["resnet50.4x4.fp16"].max() == 5700 and xla["inception_v3_batch_128_train"].max() == 4671
-    assert set(xla) == set(tg.official.indices("layout:xla:default"))
-    assert "albert_en_xlarge_batch_size_16_test" in tg.official.indices("layout:nlp:default")
+    assert set(xla) == set(official.indices("layout:xla:default"))
+    assert "albert_en_xlarge_batch_size_16_test" in official.indices("layout:nlp:default")
     xla.clear()
-    assert len(tg.official.indices("layout:xla:random")) == 7
+    assert len(official.indices("layout:xla:random")) == 7
 
 
 def test_lists_are_read_from_the_data_folder(monkeypatch, tmp_path):
@@ -82,7 +82,7 @@ def test_lists_are_read_from_the_data_folder(monkeypatch, tmp_path):
     monkeypatch.setitem(official._FILES, "layout:nlp:default", same)
     official._lists.cache_clear()
     try:
-        found = tg.official.indices("layout:nlp:default")
+        found = official.indices("layout:nlp:default")
     finally:
         official._lists.cache_clear()
     assert list(found) == list(made)
@@ -95,7 +95,7 @@ def test_lists_are_read_from_the_data_folder(monkeypatch, tmp_path):
 )
 def test_no_list(name, tells):
     with pytest.raises(tg.ConfigError, match=tells):
-        tg.official.indices(name)
+        official.indices(name)
 
 
 def test_only_the_listed_configs_count(lists):

@@ -573,7 +573,7 @@ def test_packing_takes_memory_that_does_not_grow(tmp_path):
     store(graph, tmp_path / "a.npz")
     store(small(1000, 12, 8), tmp_path / "b.npz")
     code = (
-        "import sys; from pathlib import Path; from tpugraphs import packs\n"
+        "import sys; from pathlib import Path; from tpugraphs.data import packs\n"
         "def peak(): return int(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
         "packs.pack_tree(sys.argv[1] + '/b.npz'); before = peak()\n"
         "packs.pack_tree(sys.argv[1] + '/a.npz'); print(peak() - before)"

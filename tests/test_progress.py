@@ -98,12 +98,12 @@ def test_commands_show_no_progress_if_asked(capsys, monkeypatch, how):
 def test_evaluate_takes_verbose(capsys, monkeypatch):
     as_terminal(monkeypatch)
     graph = tg.load(madeup.path("kernel_00"))
-    tg.evaluation.evaluate(tg.baselines.random_scores, graph)
+    tg.evaluation.evaluate(tg.ranker.random_scores, graph)
     assert "evaluate" in capsys.readouterr().err
-    tg.evaluation.evaluate(tg.baselines.random_scores, graph, verbose=False)
+    tg.evaluation.evaluate(tg.ranker.random_scores, graph, verbose=False)
     assert capsys.readouterr().err == ""
     with pytest.raises(TypeError, match="progress"):
-        tg.evaluation.evaluate(tg.baselines.random_scores, graph, progress=True)
+        tg.evaluation.evaluate(tg.ranker.random_scores, graph, progress=True)
 
 
 KILLED = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rankers import small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs.data.schema import LAYOUT, TILE, UNITS, Column, Digit, Schema
+from tpugraphs.data.schema import KINDS, LAYOUT, TILE, UNITS, Column, Digit, Schema
 
 NAMES = st.text(min_size=1, max_size=8)
 VALUES = st.one_of(
@@ -24,7 +24,7 @@ VALUES = st.one_of(
 
 @st.composite
 def column_of(draw, name):
-    kind = draw(st.sampled_from(tg.columns.KINDS))
+    kind = draw(st.sampled_from(KINDS))
     return Column(name, kind, tuple(draw(VALUES)) if kind == "category" else ())
 
 
@@ -371,7 +371,7 @@ def test_a_graph_all_of_whose_configs_failed_is_not_judged():
     assert "all configs failed" in failed.describe()["warnings"][0]
     for judge in (
         lambda: tg.evaluation.evaluate(lambda g: np.zeros(2), failed),
-        lambda: tg.baselines.LinearBaseline().fit(failed),
+        lambda: tg.ranker.LinearBaseline().fit(failed),
     ):
         with pytest.raises(tg.DataError, match="graph: valid: all 2 configs failed"):
             judge()
@@ -422,12 +422,12 @@ def test_linear_baseline_learns_from_any_schema():
     runtime = x @ [1.0, 2.0, 0.5] + 1
     runtime[7] = np.nan
     g = tg.Graph(config_feat=x, runtime=runtime, valid=np.isfinite(runtime))
-    fitted = tg.baselines.LinearBaseline().fit(g)
+    fitted = tg.ranker.LinearBaseline().fit(g)
     assert tg.evaluation.evaluate(fitted.predict, g).rows[0].values["tau"] > 0.9
     digits = rng.integers(-1, 9, (90, 2, 4))
     d = tg.Graph(node_config_ids=[0, 1], node_feat=np.zeros((2, 0)), node_config_feat=digits,
                  runtime=1.0 + digits[:, 0, 0] + 2 * digits[:, 1, 3] + 3)  # fmt: skip
-    assert tg.evaluation.evaluate(tg.baselines.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8
+    assert tg.evaluation.evaluate(tg.ranker.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8
     with pytest.raises(
         tg.DataError, match="'graph': does not fit the schema: config column 3: expected only 3"
     ):

@@ -59,9 +59,9 @@ def test_every_seed_has_the_bits_that_it_has_alone(threads, workers):
 
 def test_data_is_read_and_prepared_once(monkeypatch):
     calls = []
-    real = pipeline.Pipeline.apply
+    real = pipeline.Pipeline._prepared
     monkeypatch.setattr(
-        pipeline.Pipeline, "apply", lambda self, *a, **k: calls.append(1) or real(self, *a, **k)
+        pipeline.Pipeline, "_prepared", lambda self, *a, **k: calls.append(1) or real(self, *a, **k)
     )
     lazy = Lazy(0, 1, 2)
     train(lazy, seeds=4)

@@ -31,6 +31,8 @@ def public_names():
         value = tg
         for part in name.split(".")[1:]:
             value = getattr(value, part)
+        if inspect.ismodule(value) and name.count(".") == 2:  # of a wing
+            names += [f"{name}.{one}" for one in value.__all__]
         if inspect.isclass(value) and value.__module__.startswith("tpugraphs"):
             own = [method for method, made in vars(value).items() if method[0] != "_" and callable(made)]
             names += [f"{name}.{method}" for method in own]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -42,39 +40,10 @@ _LAZY = {
     "Model": "recipes.model",
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
-# Public module -> where it is. Those in a wing had a place of their own, which scripts may still import from.
-_MODULES = {
-    **{
-        name: name
-        for name in (
-            *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
-            *("evaluation", "submission", "download", "cli", "xla", "layertime", "torch"),
-        )
-    },
-    **{name: f"data.{name}" for name in ("corrupt", "auditing", "schema", "columns", "frames", "packs")},
-    "graphs": "data.published",
-    "scoring": "network.scoring",
-    "selection": "training.selection",
-    **{name: f"ranker.{name}" for name in ("ensemble", "seeds", "leaveout", "baselines")},
-    **{name: f"evaluation.{name}" for name in ("official", "plot")},
-    "competition": "submission.competition",
-}
-
-
-class _Moved(ModuleType):
-    """Stands for a module under its former name: ``from tpugraphs.seeds import train_seeds``."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(name)
-        place = _MODULES[self.__name__.rpartition(".")[2]]
-        return getattr(importlib.import_module(f"{__package__}.{place}"), name)
-
-
-for _name in _MODULES:
-    if _name != _MODULES[_name]:
-        sys.modules[f"{__name__}.{_name}"] = _Moved(f"{__name__}.{_name}")
-
+_MODULES = (
+    *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
+    *("evaluation", "submission", "download", "cli", "xla", "layertime", "torch"),
+)
 _OPTIONAL = {"xla": "jax", "torch": "torch"}  # need an extra, so `import *` leaves them out
 __all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]
 
@@ -91,11 +60,10 @@ def _core_missing() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    place = _LAZY.get(name) or _MODULES.get(name)
-    if place is None:
+    if name not in _LAZY and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(f"{__name__}.{place}")
+        module = importlib.import_module(f"{__name__}.{_LAZY.get(name, name)}")
     except ImportError as error:
         if "_core'" not in str(error):  # a core that exists but cannot be loaded says why
             raise

@@ -8,7 +8,7 @@ from typing import Self
 
 
 def printable(text: str, keep: str = "\n") -> str:
-    r"""Escape what a terminal would obey: names come from others, and control sequences may stand in them.
+    r"""Escape control characters: names come from other people's files, and a terminal would obey them.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def printable(text: str, keep: str = "\n") -> str:
     Returns
     -------
     str
-        The text with ``\x1b`` in place of that character, and likewise for all that do not print.
+        The text, with ``\x1b`` in place of that character, and so on.
     """
     if text.isprintable():
         return text
@@ -35,7 +35,7 @@ class Error(Exception):
 
 
 class DataError(Error, ValueError):
-    """A file or an array is not what it must be.
+    """A file or an array that cannot be used.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class DataError(Error, ValueError):
     Attributes
     ----------
     file, field, found, expected : str or None
-        Which file, which field in it, what stood there, and what should have.
+        The file, the field in it, what was found there, and what was expected.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class DataError(Error, ValueError):
 
     @classmethod
     def of(cls, field: str, expected: str, found: str, todo: str, *, file: str | None = None) -> Self:
-        """Make an error whose message says all of its fields and what to do.
+        """Make an error whose message has all of its fields, and what to do.
 
         Parameters
         ----------
         field : str
-            Which field or argument.
+            The field or argument.
         expected, found : str
-            What should have stood there, and what did.
+            What was expected there, and what was found.
         todo : str
             What the user can do about it.
         file : str, optional
-            Which file.
+            The file.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class NotFiniteError(DataError):
 
 
 class ConfigError(Error, ValueError):
-    """Options that are unknown or do not go together."""
+    """Options that are unknown, out of range or do not go together."""
 
 
 class RecipeError(Error, ValueError):
@@ -120,7 +120,7 @@ _LOAD = "use tg.load(path) to read a file"
 
 
 def not_a_graph(what: str, found: object) -> ConfigError:
-    """Error for an argument that should have been a graph, to be raised.
+    """Make the error for an argument that is not a graph.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def not_a_graph(what: str, found: object) -> ConfigError:
 
 
 def check_graphs(what: str, given: object) -> None:
-    """Refuse what is neither a graph nor a sequence of anything, such as a path or a collection.
+    """Raise ConfigError for what is neither a graph nor a sequence, such as a path or a collection.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def check_graphs(what: str, given: object) -> None:
     Raises
     ------
     ConfigError
-        It says how to come from this to graphs.
+        Its message says how to make graphs of it.
     """
     many = isinstance(given, Iterable) or hasattr(given, "__getitem__")
     usable = hasattr(given, "config_runtime") or (many and not isinstance(given, (str, bytes)))
@@ -162,7 +162,7 @@ def check_graphs(what: str, given: object) -> None:
 
 
 def graph_hint(found: object) -> str:
-    """Say how to come from something to a graph.
+    """Return how to make a graph of something.
 
     Parameters
     ----------
@@ -194,16 +194,16 @@ _NOT_FINITE = 9
 def from_core(
     code: int, errno: int, message: str, field: str, found: str, expected: str, file: str | None
 ) -> Exception:
-    """Exception for a ``tg_error`` record of the C core (called by the core).
+    """Make the exception for a ``tg_error`` record; the C core calls this.
 
     Parameters
     ----------
     code, errno : int
         Status of the core, and of the system for errors of files.
     message, field, found, expected : str
-        What the record says; empty where it says nothing.
+        The record's texts, some empty.
     file : str or None
-        Which file.
+        The file.
 
     Returns
     -------

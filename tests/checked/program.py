@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tpugraphs as tg
+from tpugraphs.data.auditing import Audit
+from tpugraphs.data.schema import LAYOUT
 from tpugraphs.kernels.losses import Result
-from tpugraphs.seeds import train_seeds
+from tpugraphs.ranker.seeds import train_seeds
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -38,8 +40,8 @@ assert_type(graph.select(slice(0, 10)), tg.Graph)
 assert_type(graph.ran, Numbers)
 assert_type(tg.from_frame({"gpu": ["A", "B"], "ms": [1.0, 2.0]}, group="gpu"), list[tg.Graph])
 assert_type(tg.nearest(collection.train, graph), Numbers)
-assert_type(tg.audit("folder"), tg.auditing.Audit)
-assert_type(tg.schema.LAYOUT, tg.Schema)
+assert_type(tg.audit("folder"), Audit)
+assert_type(LAYOUT, tg.Schema)
 print(graph.num_confgs)  # type: ignore
 
 # Rankers

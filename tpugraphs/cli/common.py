@@ -172,7 +172,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
         weights = None if args.weights is None else [float(weight) for weight in args.weights.split(",")]
     except ValueError:
         raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
-    return tg.ensemble.open_rankers(paths, weights, args.normalize)
+    return tg.ranker.open_rankers(paths, weights, args.normalize)
 
 
 def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Split:

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _random(graph: Any) -> Any:
     """Return scores of a random order, another one for each program."""
-    return tg.baselines.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
+    return tg.ranker.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 
 
 def _ceiling(graphs: Sequence[Any]) -> str:
@@ -131,7 +131,7 @@ def _write(folder: Path, ranker: Any, report: Any, unseen: Sequence[Any]) -> dic
         str(folder / name) for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
     )
     chosen = {graph.name: float(graph.runtime[0]) for graph in unseen}
-    tg.plot.save(tg.plot.gains(report, chosen, k=TRIED), picture)
+    tg.evaluation.plot.save(tg.evaluation.plot.gains(report, chosen, k=TRIED), picture)
     report.save(table)
     counts = {graph.submission_id: graph.num_configs for graph in unseen}
     tg.submission.write(

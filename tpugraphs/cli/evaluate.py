@@ -108,4 +108,4 @@ def _evaluate(args: argparse.Namespace) -> Report:
 
 def _random(args: argparse.Namespace) -> dict[str, Any]:
     """Return the random order as a scorer, if --random asks for it."""
-    return {"random": partial(tg.baselines.random_scores, seed=args.seed)} if args.random else {}
+    return {"random": partial(tg.ranker.random_scores, seed=args.seed)} if args.random else {}

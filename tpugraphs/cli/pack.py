@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack all files; return 1 if some could not be packed."""
-    report = tg.packs.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
+    report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
     parts = [f"{report.packed} packed", f"{report.skipped} up to date"]

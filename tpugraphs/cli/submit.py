@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.score is not None:
         return _score(args)
     if args.validate is not None:
-        counts = tg.competition.counts(_splits(args, args.split or "test")) if root_given else None
+        counts = tg.submission.competition.counts(_splits(args, args.split or "test")) if root_given else None
         template = counts if args.template is None else common.stdin(args, args.template)
         return _check(args, common.stdin(args, args.validate), template, counts)
     out = args.out or "submission.csv"
@@ -143,7 +143,7 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
                 + ", ".join(COLLECTIONS)
             )
         given.setdefault(name, []).append(path)
-    return {**(tg.competition.ranker_files(args.rankers) if args.rankers else {}), **given}
+    return {**(tg.submission.competition.ranker_files(args.rankers) if args.rankers else {}), **given}
 
 
 def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
@@ -151,20 +151,20 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
-    rankers = {name: tg.ensemble.open_rankers(files[name]) for name in COLLECTIONS if name in files}
+    rankers = {name: tg.ranker.open_rankers(files[name]) for name in COLLECTIONS if name in files}
     kept = tg.submission.merge([common.stdin(args, path) for path in args.keep])
     filling = tg.submission.read(common.stdin(args, args.fill)) if args.fill else {}
     exclude = common.patterns(args)
     splits: dict[str, Any] = {}
     for name in rankers:
-        splits |= tg.competition.open_splits(args.root, args.split or "test", [name], exclude)
+        splits |= tg.submission.competition.open_splits(args.root, args.split or "test", [name], exclude)
     rankings: Rankings = {}
     counts: dict[str, int] = {}
     options = {"tta": args.tta, "precision": args.precision, "verbose": False}
     graphs = sum(len(split) for split in splits.values())
     try:
         with Progress(graphs, "rank", "graph", None) as bar:
-            for row in tg.competition.rank_all(rankers, splits, kept, **options):
+            for row in tg.submission.competition.rank_all(rankers, splits, kept, **options):
                 bar.update(1)
                 if row.note:
                     common.warn(args, f"{row.id} {row.note}")
@@ -198,7 +198,7 @@ def _save_part(out: str, rankings: Rankings) -> None:
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
     """Open a split of the collections below --root, and warn of those that are not there."""
     exclude = common.patterns(args)
-    splits: dict[str, Any] = tg.competition.open_splits(args.root, split, exclude=exclude)
+    splits: dict[str, Any] = tg.submission.competition.open_splits(args.root, split, exclude=exclude)
     absent = [name for name in COLLECTIONS if name not in splits]
     if absent:
         common.warn(args, f"not below {args.root}: {', '.join(absent)}")

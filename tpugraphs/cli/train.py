@@ -91,7 +91,9 @@ def _train_seeds(
 ) -> None:
     """Train several rankers, save the ensemble of those that the rule keeps, and the log."""
     if args.select is not None:
-        tg.selection.Rule.parse(args.select)
+        from tpugraphs.training.selection import Rule
+
+        Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
     common.to_stdout(args, log)
     train, valid = _split(args, graphs)

@@ -69,7 +69,8 @@ def load(
 
     Of an npz, everything but the config digits is read and checked. The digits are inflated when they are
     first used, into one byte each. Members that the schema does not name are ignored. Of a pack
-    (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; arrays are checked when first used.
+    (``.tgpack``, see :mod:`tpugraphs.data.packs`) only the header is read; arrays are checked when
+    first used.
 
     Parameters
     ----------
@@ -406,7 +407,7 @@ class Split(Sequence[Graph]):
         ----------
         patterns : str or list of str
             Names, with ``*`` and ``?`` as in a shell. ``"known-corrupt"`` stands for the graphs of this
-            collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
+            collection whose published measurements are known to be corrupt (:mod:`tpugraphs.data.corrupt`).
 
         Returns
         -------
@@ -543,7 +544,7 @@ def open_collection(
     exclude : str or list of str, optional
         Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell. ``"known-corrupt"``
         stands for those of this collection whose published measurements are known to be corrupt
-        (:mod:`tpugraphs.corrupt`). It can be combined, as in ``["known-corrupt", "*unet*"]``.
+        (:mod:`tpugraphs.data.corrupt`). It can be combined, as in ``["known-corrupt", "*unet*"]``.
     max_bytes : int, optional
         As for :func:`load`.
 

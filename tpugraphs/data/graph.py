@@ -1,4 +1,4 @@
-"""The measured graph of any schema, :class:`Graph`; those of TpuGraphs are in :mod:`tpugraphs.graphs`.
+"""The measured graph of any schema, :class:`Graph`; :mod:`tpugraphs.data.published` has those of TpuGraphs.
 
 A graph is read-only. Its constructor checks shapes, node numbers, features and runtimes, so every array can
 be passed to the C core. Config digits of a file are inflated and checked on first use, or by

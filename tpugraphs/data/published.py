@@ -80,7 +80,7 @@ class LayoutGraph(_Published):
     """A graph with a choice of layouts per configurable node.
 
     Arguments and attributes that are not named here are as in :class:`Graph`; `schema` is
-    :data:`tpugraphs.schema.LAYOUT`.
+    :data:`tpugraphs.data.schema.LAYOUT`.
 
     Parameters
     ----------

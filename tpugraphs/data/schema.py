@@ -142,7 +142,7 @@ class Schema:
         node_opcode : (N,) uint8, optional
             Opcode numbers.
         unit : str, optional
-            Of the runtimes: a key of `tpugraphs.schema.UNITS`.
+            Of the runtimes: a key of `tpugraphs.data.schema.UNITS`.
         names : mapping of str to sequence of str, optional
             By group (node, graph, config), the names of all its columns, where they are known.
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
+from tpugraphs.kernels.arrays import Shape, require, shape_text
+from tpugraphs.kernels.signatures import (
+    Argument,
+    Meta,
+    attribute,
+    declared,
+    document,
+    made,
+    signature,
+)
 from tpugraphs.system.arguments import check_whole
 
-__all__ = ["SHAPES", "attribute_type", "faces", "named_faces"]
+__all__ = ["GRAPH_ARRAYS", "SHAPES", "Array", "Face", "Precision", "faces", "named"]
 
-P = ParamSpec("P")
 Array = NDArray[np.float32]
 Precision = Literal["f32", "bf16", "int8"]
-Meta = Mapping[str, Any]
 Gradients = dict[str, Array]
+Implied = Mapping[str, Any]
 
 _OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
-_GRAPH = {  # what an op needs of a graph -> the arguments that give it
-    "edges": ("edge_index",),
-    "digits": ("digits", "config_nodes"),
-    "unique": ("digits", "config_nodes"),
-    "config nodes": ("config_nodes",),
-    "opcodes": ("node_opcode",),
-    "layout": ("layout_digits",),
-}
-SHAPES = {
+SHAPES: dict[str, Shape] = {
     "NODE": ("N", "F"),
     "NODE_CONFIG": ("N", "C", "F"),
     "CONFIG_NODE": ("K", "F"),
@@ -43,222 +43,89 @@ SHAPES = {
     "UNIQUE": ("U", "F"),
 }
 _NODES = {"NODE", "NODE_CONFIG"}
-GRAPH_ARRAYS = {
-    "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
-    "digits": "(C, K, D) int8: digits of the configs, -1: not set",
-    "config_nodes": "(K,) int64: the configurable nodes",
-    "node_opcode": "(N,) uint8",
-    "layout_digits": "(N, 6) int8",
-    "node_feat": "(N, F) float32: by which configurable nodes are alike",
+GRAPH_ARRAYS = {  # arrays of a graph -> flags of the ops that take them, shape and dtype, meaning
+    "edge_index": (
+        {"edges"},
+        "(E, 2) int64",
+        "Rows (u, v): forward, v receives from u, in reverse u from v.",
+    ),
+    "digits": ({"digits", "unique"}, "(C, K, D) int8", "Digits of the configs, -1: not set."),
+    "config_nodes": ({"digits", "unique", "config nodes"}, "(K,) int64", "The configurable nodes."),
+    "node_opcode": ({"opcodes"}, "(N,) uint8", ""),
+    "layout_digits": ({"layout"}, "(N, 6) int8", ""),
+    "node_feat": ({"unique"}, "(N, F) float32", "Features; digits of nodes with equal ones share a cell."),
 }
-_PLAIN = {  # keyword arguments that are not attributes -> their types
-    "num_nodes": "int | None",
-    "digit_rows": "int",
-    "training": "bool",
-    "key": "int",
-    "precision": "Precision",
-}
-_KINDS = {"flag": "bool", "int": "int", "real": "float"}
+_NUM_NODES = "N, where it does not follow from the inputs."
+_DIGIT_ROWS = 'Values that a digit may have, with -1 and "no digit".'
 
 
-# What many ops have in common, and what all of them have.
-_COMMON = {
-    "num_nodes": "num_nodes : int, optional\n    N, where it does not follow from the inputs.",
-    "digit_rows": 'digit_rows : int\n    Values that a digit may have, with -1 and "no digit".',
-    "training": "training : bool\n    Whether random numbers are drawn.",
-    "key": "key : int\n    Of the random numbers.",
-}
-_RESULT = (
-    'precision : {"f32", "bf16", "int8"}',
-    "    Of the operands of matrix products.",
-    "out : float32, optional",
-    "    Array of the shape of the result, where it goes.",
-    "",
-    "Returns",
-    "-------",
-    "float32 array",
-    "    The rows of the op, with its columns last.",
-    "",
-    "Raises",
-    "------",
-    "ShapeError",
-    "    An array that is not C-contiguous, or of another dtype or shape than above.",
-    "RecipeError",
-    "    An attribute out of range.",
-    "ValueError",
-    "    Another precision, or an array to write to that is read-only or overlaps an argument.",
-)
-
-
-def _document_backward(name: str, signature: inspect.Signature, result: str) -> str:
-    """Return the docstring of the gradients of an op."""
-    given = ", ".join(one for one in signature.parameters if one != result)
-    lines = f"""Return the gradients of `{name}` with respect to its arrays.
-
-Parameters
-----------
-dy : float32
-    Gradient of the result, and of its shape.
-{given}
-    Those of `{name}`.
-{result} : mapping of str to float32 array, optional
-    Where gradients go, by names of arrays.
-only : collection of str, optional
-    Names of the gradients to make; by default all.
-
-Returns
--------
-dict of str to float32 array
-    By names of the arrays, each of the shape of the array.
-
-Raises
-------
-ShapeError
-    An array that is not C-contiguous, or of another dtype or shape than it must be.
-ValueError
-    A name in `{result}` that no array has."""
-    return lines
-
-
-def _text(shape: tuple[int | str, ...]) -> str:
-    return str(shape).replace("'", "")
-
-
-def _fits(array: object, dtype: type, shape: tuple[int | str, ...]) -> bool:
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
-        return False
-    sizes = array.shape
-    if shape[0] == "...":
-        shape, sizes = shape[1:], sizes[max(0, len(sizes) - len(shape) + 1) :]
-    if len(shape) != len(sizes):
-        return False
-    for want, size in zip(shape, sizes, strict=True):  # a loop: small products notice a generator
-        if want != size and not isinstance(want, str):
-            return False
-    return True
-
-
-def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
-    """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of a shape (letters: any size)."""
-    for shape in shapes:
-        if _fits(array, dtype, shape):
-            return
-    found = type(array).__name__
-    if isinstance(array, np.ndarray):
-        found = f"{array.dtype} {array.shape}{'' if array.flags.c_contiguous else ', not C-contiguous'}"
-    expected = " or ".join(map(_text, shapes))
-    raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
-
-
-def _shapes(spec: Meta) -> tuple[tuple[int | str, ...], ...]:
-    """Shapes that an input may have."""
+def _shapes(spec: Meta) -> tuple[Shape, ...]:
+    """Return the shapes that an input may have."""
     if len(spec["rows"]) == len(SHAPES):
         return ("rows", "F"), ("rows", "C", "F")
     return tuple(SHAPES[row] for row in spec["rows"])
 
 
-def _graph_arguments(meta: Meta) -> list[str]:
-    names = [name for flag, names in _GRAPH.items() if flag in meta["flags"] for name in names]
-    if "unique" in meta["flags"]:
-        names.append("node_feat")
-    return list(dict.fromkeys(names))
+def _arguments(op: Op) -> list[Argument]:
+    """Return the arguments of an op: inputs, arrays of the graph, parameters, then those by keyword."""
+    required, optional = list[Argument](), list[Argument]()
+    for name, shapes in op.inputs.items():
+        form = f"{shape_text(*shapes)} float32"
+        if name in op.required:
+            required.append(Argument(name, "Array", form))
+        else:
+            optional.append(Argument(name, "Array | None", f"{form}, optional", "", None, True))
+    for name in op.graph:
+        _, form, doc = GRAPH_ARRAYS[name]
+        required.append(Argument(name, f"NDArray[np.{form.split()[-1]}]", form, doc))
+    choices = [(attr["name"], *need) for attr in op.attrs for need in attr.get("needs", {}).items()]
+    needs = {param: f", if {name} = {choice}" for name, choice, param in choices}
+    for name in op.params:
+        required.append(Argument(name, "Array | None", f"float32 parameter{needs.get(name, '')}", "", None))
+    rest = [*optional, *map(attribute, op.attrs)]
+    if op.asks_for_nodes:
+        rest.append(Argument("num_nodes", "int | None", "int, optional", _NUM_NODES, None, True))
+    if "digits" in op.graph:
+        rest.append(Argument("digit_rows", "int", "int", _DIGIT_ROWS, _core.SCHEMA["digit_states"], True))
+    if op.random:
+        rest.append(Argument("training", "bool", "bool", "Whether random numbers are drawn.", False, True))
+        rest.append(Argument("key", "int", "int", "Key of the random numbers.", 0, True))
+    operands = ('{"f32", "bf16", "int8"}', "What operands of matrix products are rounded to.")
+    rest.append(Argument("precision", "Precision", *operands, "f32", True))
+    where = "Array for the result, of its shape."
+    rest.append(Argument(op.result, "Array | None", "float32, optional", where, None, True))
+    return [*required, *rest]
 
 
-def _of_configs(meta: Meta) -> bool:
-    """Whether the op has rows of configs alone: then nothing depends on the number of nodes."""
-    return bool(meta["inputs"]) and all(set(spec["rows"]) == {"CONFIG"} for spec in meta["inputs"])
-
-
-def _has_nodes(meta: Meta) -> bool:
-    """Whether an input that is always given has a row per node: any, if none is known to be configurable."""
-    rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    nodes = _NODES
-    if "config_nodes" not in _graph_arguments(meta):
-        nodes = nodes | {"CONFIG_NODE", "CONFIG_NODE_CONFIG"}
-    return any(spaces <= nodes or len(spaces) == len(SHAPES) for spaces in rows)
-
-
-def _result(meta: Meta) -> str:
-    """Name of the argument for arrays to write to: `out`, unless that is an attribute of the op."""
-    return "result" if any(attr["name"] == "out" for attr in meta["attrs"]) else "out"
-
-
-def literal(choices: Iterable[str]) -> str:
-    """Return the annotation of an argument that has these values: ``Literal['mean', 'sum']``."""
-    return f"Literal[{', '.join(map(repr, choices))}]"
-
-
-def attribute_type(attr: Meta) -> str:
-    """Return the annotation of an attribute of an op or a loss."""
-    return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
-
-
-def _types(meta: Meta) -> dict[str, str]:
-    """Annotations by the names of arguments."""
-    dtypes = {name: text.split(":")[0].split()[-1] for name, text in GRAPH_ARRAYS.items()}
-    found = {name: f"NDArray[np.{dtypes[name]}]" for name in _graph_arguments(meta)}
-    found |= {spec["name"]: "Array | None" if spec["optional"] else "Array" for spec in meta["inputs"]}
-    found |= dict.fromkeys(meta["params"], "Array | None")
-    found |= {attr["name"]: attribute_type(attr) for attr in meta["attrs"]}
-    return {**_PLAIN, _result(meta): "Array | None", **found}
-
-
-def _signature(meta: Meta) -> inspect.Signature:
-    plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    names = [spec["name"] for spec in meta["inputs"] if not spec["optional"]] + _graph_arguments(meta)
-    parameters = [inspect.Parameter(name, plain) for name in names]
-    parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
-    extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
-    extra |= {attr["name"]: attr["default"] for attr in meta["attrs"]}
-    extra |= {} if _has_nodes(meta) or _of_configs(meta) else {"num_nodes": None}
-    extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
-    extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
-    extra |= {"precision": "f32", _result(meta): None}
-    parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
-    types = _types(meta)
-    typed = [parameter.replace(annotation=types[parameter.name]) for parameter in parameters]
-    return inspect.Signature(typed, return_annotation="Array")
-
-
-def _document(meta: Meta) -> str:
-    lines = [meta["doc"], "", "Parameters", "----------"]
-    for spec in meta["inputs"]:
-        shapes = " or ".join(map(_text, _shapes(spec)))
-        lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
-    for name in _graph_arguments(meta):
-        form, _, said = GRAPH_ARRAYS[name].partition(": ")
-        lines += [f"{name} : {form}", *([f"    {said}"] if said else [])]
-    needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
-    lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
-    for attr in meta["attrs"]:
-        kind = "{" + ", ".join(attr["choices"]) + "}" if attr["kind"] == "choice" else attr["kind"]
-        lines += [f"{attr['name']} : {kind}", f"    {attr['doc']}"]
-    random = "random" in meta["flags"]
-    for name, said in _COMMON.items():
-        if name in _signature(meta).parameters and (random or name not in ("training", "key")):
-            lines += said.split("\n")
-    result = "\n".join(_RESULT).replace("out :", f"{_result(meta)} :")
-    return "\n".join([*lines, result])
-
-
-class _Op:
-    """What calls of an op need of its row of the table."""
+class Op:
+    """An op of the core: what calls need of its row of the table."""
 
     def __init__(self, meta: Meta) -> None:
-        self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
-        self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
+        flags, self.attrs = set(meta["flags"]), meta["attrs"]
+        self.name, self.doc, self.params = meta["name"], meta["doc"], tuple(meta["params"])
+        self.graph = [name for name, (needing, *_) in GRAPH_ARRAYS.items() if needing & flags]
+        self.inputs = {spec["name"]: _shapes(spec) for spec in meta["inputs"]}
         self.required = {spec["name"] for spec in meta["inputs"] if not spec["optional"]}
-        self.defaults = {attr["name"]: attr["default"] for attr in meta["attrs"]}
-        self.digits, self.of_configs = "digits" in meta["flags"], _of_configs(meta)
-        rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}
-        sources = [name for name in rows if rows[name] & _NODES]
-        sources.sort(key=lambda name: not rows[name] <= _NODES)  # those that can be nothing else first
-        self.sources = ["node_feat"] if "node_feat" in self.graph else sources  # of the number of nodes
+        self.defaults = {attr["name"]: attr["default"] for attr in self.attrs}
+        self.result = "result" if "out" in self.defaults else "out"  # the argument for arrays to write to
+        self.digits, self.random = "digits" in flags, "random" in flags
+        rows = {spec["name"]: set(spec["rows"]) for spec in meta["inputs"]}
+        # With rows of configs alone, nothing depends on the number of nodes.
+        self.of_configs = bool(rows) and all(spaces == {"CONFIG"} for spaces in rows.values())
+        # Without known configurable nodes, their rows are like those of any nodes.
+        nodes = _NODES if "config_nodes" in self.graph else {*_NODES, "CONFIG_NODE", "CONFIG_NODE_CONFIG"}
+        given = [rows[name] for name in self.required]
+        has_nodes = any(spaces <= nodes or len(spaces) == len(SHAPES) for spaces in given)
+        self.asks_for_nodes = not has_nodes and not self.of_configs
+        # Inputs that the number of nodes follows from, those that can be nothing else first.
+        sources = sorted((name for name in rows if rows[name] & _NODES), key=lambda n: not rows[n] <= _NODES)
+        self.sources = ["node_feat"] if "node_feat" in self.graph else sources
         self.per_config = {name for name in rows if rows[name] == {"CONFIG"}}
-        # of configs, if they are not as many as the nodes
+        # Rows of configs, if they are not as many as the nodes.
         self.either = [name for name in rows if rows[name] == _NODES | {"CONFIG"}]
 
     def nodes(self, given: Mapping[str, Any]) -> int:
+        """Return the number of nodes of a call."""
         if given.get("num_nodes") is not None:
             return check_whole("num_nodes", given["num_nodes"], 1, 2**30)
         found = [given[name] for name in self.sources if given.get(name) is not None]
@@ -271,7 +138,7 @@ class _Op:
         raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
 
     def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
-        """Make the graph of a call; just count its nodes if the op asks for nothing else."""
+        """Make the graph of a call, or just count its nodes if the op asks for nothing else."""
         nodes = self.nodes(given)
         if nodes < 1:
             raise ShapeError(f"{self.name}: expected at least one node (N >= 1), got no rows")
@@ -290,51 +157,46 @@ class _Op:
         )
 
     def configs(self, given: Mapping[str, Any], inputs: Mapping[str, Array]) -> int:
+        """Return the number of configs of a call, or raise ShapeError if there are none."""
         if (digits := given.get("digits")) is not None:
             require(digits, "digits", ("C", "K", "D"), dtype=np.int8)
-            return len(digits)
-        for name, array in inputs.items():
-            if array.ndim == 3:
-                return int(array.shape[1])
-            if name in self.per_config:
-                return len(array)
         nodes = self.nodes(given) if self.either else 0
-        return next((len(inputs[name]) for name in self.either if len(inputs[name]) != nodes), 1)
-
-
-_TABLE = {name: _Op(meta) for name, meta in _OPS.items()}
+        sizes = [len(digits)] if digits is not None else []
+        for name, array in inputs.items():
+            sizes += [array.shape[1]] if array.ndim == 3 else [len(array)] if name in self.per_config else []
+        sizes += [len(inputs[name]) for name in self.either if name in inputs and len(inputs[name]) != nodes]
+        if (configs := next(iter(sizes), 1)) < 1:
+            found = ", ".join(str(array.shape) for array in inputs.values())
+            raise ShapeError(
+                f"{self.name}: expected at least one config (C >= 1), got C = 0 with input {found}"
+            )
+        return configs
 
 
 class _Call:
-    """One call: its arrays sorted into what the core takes.
+    """One call of an op: its arguments by the op's names, sorted into what the core takes.
 
-    `names` maps the op's names of arrays to those of the arguments; `attrs` are attributes that do not stand
-    in `given` under their own names.
+    `names` maps the op's names of arrays to those that errors and gradients have.
     """
 
-    def __init__(self, op: _Op, attrs: Meta, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    def __init__(self, op: Op, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
         self._names = names
         inputs = {}
-        for name, shapes in op.inputs:
+        for name, shapes in op.inputs.items():
             if (array := given.get(name)) is not None:
                 require(array, self.name(name), *shapes)
                 inputs[name] = array
             elif name in op.required:
-                form = " or ".join(map(_text, shapes))
-                raise ShapeError(f"{self.name(name)}: expected a float32 array {form}, got None")
+                raise ShapeError(
+                    f"{self.name(name)}: expected a float32 array {shape_text(*shapes)}, got None"
+                )
         params = {name: given[name] for name in op.params if given.get(name) is not None}
-        values = {name: attrs.get(name, given.get(name, value)) for name, value in op.defaults.items()}
         self.arrays = inputs | params
         self.gradients = [self.name(name) for name in self.arrays] + ["digits"] * op.digits
         configs = op.configs(given, inputs)
-        if configs == 0:
-            found = ", ".join(str(array.shape) for array in inputs.values())
-            raise ShapeError(
-                f"{op.name}: expected at least one config (C >= 1), got C = 0 with input {found}"
-            )
         self.arguments = (
             op.name,
-            values,
+            {name: given.get(name, default) for name, default in op.defaults.items()},
             tuple(inputs.values()),
             tuple(params.values()),
             op.slate(given),
@@ -351,45 +213,28 @@ class _Call:
             return function(*self.arguments, *rest)
         except ShapeError as error:  # which begins with the op's name of an array
             name, colon, text = str(error).partition(":")
-            if self.name(name) == name:
-                raise
             raise ShapeError(self.name(name) + colon + text) from None
 
-    def forward(self, out: Array | None, precision: Precision) -> Array:
-        y: Array = self.run(_core.op_forward, None, out, precision)
-        return y
-
-    def _known(self, names: Iterable[str], argument: str) -> None:
-        if unknown := sorted(set(names) - set(self.gradients)):
-            expected = ", ".join(self.gradients)
-            raise ValueError(f"{argument}: no gradient is called {unknown[0]!r}; expected {expected}")
-
     def backward(
-        self,
-        dy: Array,
-        out: Mapping[str, Array] | None,
-        precision: Precision,
-        only: Collection[str] | None = None,
+        self, dy: Array, out: Mapping[str, Array], only: Collection[str] | None, precision: Precision
     ) -> Gradients:
-        outs: list[Array | Literal[False] | None] = [None] * len(self.gradients)
-        if out is not None:
-            self._known(out, "out")
-            for name, array in zip(self.gradients, self.arrays.values(), strict=False):
-                if name in out:
-                    require(out[name], f"out[{name!r}]", array.shape)
-            outs = [out.get(name) for name in self.gradients]
-        if only is not None:
-            self._known(only, "only")
-            pairs = zip(self.gradients, outs, strict=True)
-            outs = [array if name in only else False for name, array in pairs]
-        dx, dw, digits = self.run(_core.op_backward, dy, tuple(outs), precision)
-        made = dict(zip(self.gradients, [*dx, *dw, digits], strict=False))  # there may be no digits
-        wanted = self.gradients if only is None else [name for name in self.gradients if name in only]
-        return {name: made[name] for name in wanted}
+        """Make the gradients that `only` names, in the arrays of `out`."""
+        for argument, names in (("out", out), ("only", only or ())):
+            if unknown := sorted(set(names) - set(self.gradients)):
+                expected = ", ".join(self.gradients)
+                raise ValueError(f"{argument}: no gradient is called {unknown[0]!r}; expected {expected}")
+        for name, array in zip(self.gradients, self.arrays.values(), strict=False):  # not digits
+            if name in out:
+                require(out[name], f"out[{name!r}]", array.shape)
+        wanted = [name for name in self.gradients if only is None or name in only]
+        outs = tuple(out.get(name) if name in wanted else False for name in self.gradients)
+        dx, dw, digits = self.run(_core.op_backward, dy, outs, precision)
+        found = dict(zip(self.gradients, [*dx, *dw, digits], strict=False))
+        return {name: found[name] for name in wanted}
 
 
 def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
-    """Make matrices of all arrays (..., F) of a call; returns the dimensions in front, None if it is one."""
+    """Reshape all arrays (..., F) of a call to matrices; return the dimensions in front, or None."""
     if getattr(given["x"], "ndim", 0) == 2:
         return None
     require(given["x"], "x", ("...", "F"))
@@ -408,111 +253,134 @@ def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
     return front
 
 
-def binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
-    """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
-    parameters = signature.parameters
-    plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-
-    def bind(args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        placed = dict(zip(plain, args, strict=False))
-        given = {**defaults, **placed, **kwargs}
-        whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
-        if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
-            return given
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from None
-        bound.apply_defaults()
-        return bound.arguments
-
-    return bind
-
-
-def _pair(
-    name: str,
-    doc: str,
-    signature: inspect.Signature,
-    call: Callable[[dict[str, Any]], _Call],
-    result: str = "out",
-    flat: bool = False,
-) -> tuple[Callable[..., Array], Callable[..., Gradients]]:
-    """Make both functions of an op out of what turns their arguments into a call.
-
-    `result` is the argument for arrays to write to; `flat`: see `named_faces`.
-    """
-    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Array")
-    outs = signature.parameters[result].replace(annotation="Mapping[str, Array] | None")
-    only = inspect.Parameter(
-        "only", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Collection[str] | None"
-    )
-    mine = {"dy": dy, **signature.parameters, result: outs, "only": only}
-    behind = inspect.Signature(list(mine.values()), return_annotation="dict[str, Array]")
-    bind_forward, bind_backward = binder(name, signature), binder(f"{name}_backward", behind)
-
-    def forward(*args: Any, **kwargs: Any) -> Array:
-        given = bind_forward(args, kwargs)
-        out, front = given[result], _flatten(given) if flat else None
-        y = call(given).forward(given[result], given.get("precision", "f32"))
-        return y if front is None else y.reshape(*front, y.shape[-1]) if out is None else out
-
-    def backward(*args: Any, **kwargs: Any) -> Gradients:
-        given = bind_backward(args, kwargs)
-        out, front = given[result], _flatten(given) if flat else None
-        precision, only = given.get("precision", "f32"), given.pop("only")
-        grads = call(given).backward(given["dy"], given[result], precision, only)
-        if front is not None and "x" in grads:
-            grads["x"] = out["x"] if out and "x" in out else grads["x"].reshape(*front, -1)
-        return grads
-
-    function: Any
-    for function, suffix, shown in ((forward, "", signature), (backward, "_backward", behind)):
-        function.__name__ = function.__qualname__ = name + suffix
-        function.__module__ = "tpugraphs.kernels"
-        function.__doc__ = doc if shown is signature else _document_backward(name, signature, result)
-        function.__signature__ = shown
-    return forward, backward
-
-
-def named_faces(
-    op: str,
-    function: Callable[P, Mapping[str, Any]],
-    flat: bool = False,
-    names: Mapping[str, str] | None = None,
-) -> tuple[Callable[P, Array], Callable[..., Gradients]]:
-    """Make ``<name>`` and ``<name>_backward`` of an op with arguments of their own.
+class Face:
+    """An op as two functions of arrays, `forward` and `backward`.
 
     Parameters
     ----------
-    op : str
-    function : callable
-        Has the name, signature and docstring. It returns what its arguments imply for the op: attributes, and
-        arrays under the op's names.
+    op : Op
+    declaration : callable, optional
+        Has the name, arguments and docstring of `forward`, and returns what its arguments imply for the op:
+        attributes, and arrays under the op's names. Arguments without an annotation have the types of the
+        op's. By default all of it is the op's.
+    names : mapping of str to str
+        Arguments of the declaration that the op calls otherwise, and its names of them.
     flat : bool
         ``x`` may have any number of dimensions in front of its columns.
-    names : mapping of str to str
-        Arguments that the op calls otherwise, and its names of them.
     """
-    names = names or {}
-    theirs = {ours: given for given, ours in names.items()}
 
-    def call(given: dict[str, Any]) -> _Call:
-        implied = function(**{key: value for key, value in given.items() if key != "dy"})  # type: ignore[call-arg]
-        named = {names.get(key, key): value for key, value in given.items() if key != "out"}
-        return _Call(_TABLE[op], implied, theirs, named | dict(implied))
+    def __init__(
+        self,
+        op: Op,
+        declaration: Callable[..., Implied] | None = None,
+        names: Mapping[str, str] | None = None,
+        flat: bool = False,
+    ) -> None:
+        self.op, self._implied, self._names, self._flat = op, declaration, names or {}, flat
+        self._theirs = {ours: given for given, ours in self._names.items()}
+        arguments = _arguments(op)
+        if declaration is None:
+            rest = inspect.cleandoc(self._forward.__doc__ or "").partition("\n")[2]
+            self.name, doc, self._result = op.name, document(op.doc, arguments, rest), op.result
+            shown = signature(arguments, "Array")
+        else:
+            types = {one.name: one.type for one in arguments} | {"out": "Array | None"}
+            self.name, doc, self._result = declaration.__name__, inspect.getdoc(declaration) or "", "out"
+            shown = declared(declaration, types, self._names, "Array")
+        given = ", ".join(one for one in shown.parameters if one != self._result)
+        back = inspect.cleandoc(self._backward.__doc__ or "")
+        back = back.format(name=self.name, arguments=given, result=self._result)
+        self.forward: Callable[..., Array] = made(self._forward, self.name, doc, shown)
+        self.backward: Callable[..., Gradients] = made(
+            self._backward, f"{self.name}_backward", back, self._behind(shown)
+        )
 
-    signature = inspect.signature(function).replace(return_annotation="Array")
-    return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat=flat)
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return both functions by name."""
+        return {self.name: self.forward, f"{self.name}_backward": self.backward}
+
+    def _behind(self, shown: inspect.Signature) -> inspect.Signature:
+        """Return the signature of `backward`."""
+        first, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        dy = inspect.Parameter("dy", first, annotation="Array")
+        outs = shown.parameters[self._result].replace(annotation="Mapping[str, Array] | None")
+        only = inspect.Parameter("only", last, default=None, annotation="Collection[str] | None")
+        parameters = {"dy": dy, **shown.parameters, self._result: outs, "only": only}
+        return inspect.Signature(list(parameters.values()), return_annotation="dict[str, Array]")
+
+    def _call(self, given: dict[str, Any]) -> _Call:
+        if self._implied is None:
+            return _Call(self.op, {}, given)
+        arrays = {self._names.get(key, key): value for key, value in given.items() if key != "out"}
+        return _Call(self.op, self._theirs, {**arrays, **self._implied(**given)})
+
+    def _forward(self, given: dict[str, Any]) -> Array:
+        """Run the op.
+
+        Returns
+        -------
+        float32 array
+            The rows of the op, with its columns last.
+
+        Raises
+        ------
+        ShapeError
+            An array that is not C-contiguous, or of another dtype or shape than above.
+        RecipeError
+            An attribute out of range.
+        ValueError
+            Another precision, or an array to write to that is read-only or overlaps an argument.
+        """
+        out, front = given[self._result], _flatten(given) if self._flat else None
+        precision = given.get("precision", "f32")
+        y: Array = self._call(given).run(_core.op_forward, None, given[self._result], precision)
+        if front is None:
+            return y
+        return y.reshape(*front, y.shape[-1]) if out is None else out
+
+    def _backward(self, given: dict[str, Any]) -> Gradients:
+        """Return the gradients of `{name}` with respect to its arrays.
+
+        Parameters
+        ----------
+        dy : float32
+            Gradient of the result, and of its shape.
+        {arguments}
+            As for `{name}`.
+        {result} : mapping of str to float32 array, optional
+            Arrays for the gradients, by the names of theirs.
+        only : collection of str, optional
+            Names of the gradients to make; by default all.
+
+        Returns
+        -------
+        dict of str to float32 array
+            Gradients by the names of the arrays, and of their shapes.
+
+        Raises
+        ------
+        ShapeError
+            An array that is not C-contiguous, or of another dtype or shape than it must be.
+        ValueError
+            A name in `{result}` that no array has.
+        """
+        out, front = given[self._result] or {}, _flatten(given) if self._flat else None
+        dy, only = given.pop("dy"), given.pop("only")
+        outs, precision = given[self._result] or {}, given.get("precision", "f32")
+        grads = self._call(given).backward(dy, outs, only, precision)
+        if front is not None and "x" in grads:
+            grads["x"] = out["x"] if "x" in out else grads["x"].reshape(*front, -1)
+        return grads
 
 
-def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
-    """Make ``<op>`` and ``<op>_backward`` for every op of the core, but those named."""
-    made: dict[str, Callable[..., Any]] = {}
-    for name, meta in _OPS.items():
-        if name not in without:
-            call = partial(_Call, _TABLE[name], {}, {})
-            made[name], made[name + "_backward"] = _pair(
-                name, _document(meta), _signature(meta), call, _result(meta)
-            )
-    return made
+def named(op: str, flat: bool = False, **names: str) -> Callable[[Callable[..., Implied]], Face]:
+    """Declare the face of an op whose arguments are not the op's: see `Face`."""
+    return lambda declaration: Face(Op(_OPS[op]), declaration, names, flat)
+
+
+def faces(named: Iterable[Face] = ()) -> dict[str, Callable[..., Any]]:
+    """Return both functions of every op of the core by name, those of the faces given where it has one."""
+    every = list(named)
+    done = {face.op.name for face in every}
+    every += [Face(Op(meta)) for name, meta in _OPS.items() if name not in done]
+    return {name: function for face in every for name, function in face.functions().items()}

@@ -1,4 +1,4 @@
-"""Kernels over graphs and configs: pruning, equal configs, digit codes, sampling."""
+"""Kernels over graphs and configs: pruning, duplicate configs, digit codes, sampling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.kernels.faces import require
+from tpugraphs.kernels.arrays import require
 from tpugraphs.system.arguments import check_whole
 
 __all__ = [

@@ -19,26 +19,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.kernels.faces import attribute_type, literal
+from tpugraphs.kernels.signatures import Argument, Meta, attribute, declared, document, made, signature
 from tpugraphs.system.arguments import check_whole
 
-__all__ = ["list_mle", "pairwise_hinge", "ratio_ranks", "weighted_sum"]
+__all__ = ["ratio_ranks", "weighted_sum"]
 
 Result = tuple[float, NDArray[np.float32]]
 Runtimes = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64] | NDArray[np.float32]
-_TYPES = {  # of arguments that are not attributes of a loss
-    "scores": "NDArray[np.float32]",
-    "runtimes": "Runtimes",
-    "values": "NDArray[np.float64]",
-    "weights": "NDArray[np.float32] | None",
-    "offsets": "NDArray[np.int64] | None",
-}
 
 
 def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -63,77 +56,6 @@ def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> 
         A normalizer that is not positive.
     """
     return _core.ratio_ranks(runtimes, normalizers)
-
-
-def pairwise_hinge(
-    scores: NDArray[np.float32],
-    runtimes: Runtimes,
-    margin: float = 1.0,
-    reduction: Literal["mean-all", "sum", "mean-pairs"] = "mean-all",
-    offsets: NDArray[np.int64] | None = None,
-    *,
-    weights: NDArray[np.float32] | None = None,
-) -> Result:
-    """Hinge over all pairs: ``max(0, margin - (scores[i] - scores[j]))`` for ``runtimes[i] > runtimes[j]``.
-
-    Equal runtimes make no pair. A pair exactly on the margin has gradient 0. Lists up to 256 entries are
-    compared pair by pair, longer ones by sorting in O(L log L): both count the same pairs, so there is no
-    jump between them.
-
-    Parameters
-    ----------
-    scores, runtimes, offsets, weights
-        As for `weighted_sum`; a list of fewer than two entries adds 0 but counts.
-    margin : float
-        At least 0; taken as float32.
-    reduction : {"mean-all", "sum", "mean-pairs"}
-        Divide a list's sum by L**2 (the first place of the Kaggle competition; entries without a pair count
-        as zeros), by nothing, or by the number of pairs of different runtimes.
-
-    Returns
-    -------
-    loss : float
-    dscores : (L,) float32
-        Gradient of the loss with respect to the scores.
-    """
-    terms = [{"loss": "pairwise_hinge", "reduction": reduction, "margin": margin}]
-    return weighted_sum(scores, terms, runtimes, weights=weights, offsets=offsets)
-
-
-def list_mle(
-    scores: NDArray[np.float32],
-    runtimes: Runtimes,
-    reduction: Literal["sum", "mean-all"] = "sum",
-    seed: int = 0,
-    offsets: NDArray[np.int64] | None = None,
-    *,
-    temperature: float = 1.0,
-    max_norm: float = 0.0,
-    weights: NDArray[np.float32] | None = None,
-) -> Result:
-    """ListMLE (Xia et al. 2008): ``sum_k log(sum_{l>=k} exp(s_l)) - s_k``, entries in order slowest first.
-
-    Every suffix sum is shifted by its own maximum, so nothing under- or overflows and no epsilon stands
-    inside the logarithm. Entries of equal runtime are put in an order drawn from `seed`.
-
-    Parameters
-    ----------
-    scores, runtimes, seed, offsets, weights
-        As for `weighted_sum`.
-    reduction : {"sum", "mean-all"}
-        Sum over a list, or that divided by its length.
-    temperature : float
-        Scores are divided by it; from 0.001 to 1e6.
-    max_norm : float
-        A list's scores are scaled down to this norm first; 0: never.
-
-    Returns
-    -------
-    loss : float
-    dscores : (L,) float32
-    """
-    terms = [{"loss": "list_mle", "reduction": reduction, "temperature": temperature, "max_norm": max_norm}]
-    return weighted_sum(scores, terms, runtimes, weights=weights, offsets=offsets, seed=seed)
 
 
 def weighted_sum(
@@ -197,54 +119,116 @@ def weighted_sum(
     return _core.losses_run(losses, scores, runtimes, values, weights, offsets, index, scale, shift, key)
 
 
-def _parameters(loss: dict[str, Any]) -> list[inspect.Parameter]:
-    """Parameters of a face: scores and targets, then by keyword what every loss has and its attributes."""
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found = [inspect.Parameter("scores", either)]
-    found += [inspect.Parameter(target, either) for target in loss["reads"]]
-    defaults = {target: None for target in loss["may_read"] if target not in loss["reads"]}
-    defaults |= {attribute["name"]: attribute["default"] for attribute in loss["attrs"]}
-    defaults |= {"reduction": loss["reductions"][0], "weights": None, "offsets": None}
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    found += [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
-    types = {**_TYPES, "reduction": literal(loss["reductions"])}
-    types |= {target: f"{_TYPES[target]} | None" for target in loss["may_read"] if target in defaults}
-    for attribute in loss["attrs"]:
-        types[attribute["name"]] = attribute_type(attribute)
-    return [parameter.replace(annotation=types[parameter.name]) for parameter in found]
+def _attributes(loss: Meta) -> list[Argument]:
+    """Return the arguments that are a loss's own: its attributes, and how a list is reduced."""
+    words = loss["reductions"]
+    reduction = {"name": "reduction", "kind": "choice", "doc": "within a list", "choices": words}
+    return [attribute(attr) for attr in (*loss["attrs"], {**reduction, "default": words[0]})]
 
 
-def _document(loss: dict[str, Any]) -> str:
-    lines = [f"Value and gradient of a loss: {loss['doc']}.", "", "Parameters", "----------"]
-    lines += [f"scores, {', '.join(loss['may_read'])}, weights, offsets", "    As for `weighted_sum`."]
-    for a in loss["attrs"]:
-        kind = " or ".join(map(repr, a["choices"])) if "choices" in a else attribute_type(a)
-        limits = "" if "choices" in a else f" From {a['low']:g} to {a['high']:g}."
-        lines += [f"{a['name']} : {kind}, default {a['default']!r}"]
-        lines += [f"    {a['doc'][0].upper()}{a['doc'][1:]}.{limits}"]
-    lines += [f"reduction : {' or '.join(map(repr, loss['reductions']))}", "    Within a list."]
-    lines += ["", "Returns", "-------", "loss : float", "dscores : (L,) float32"]
-    return "\n".join(lines) + "\n"
+def _arguments(loss: Meta) -> list[Argument]:
+    """Return all arguments of a loss: scores and targets, and by keyword its own and those of all losses."""
+    shared = inspect.signature(weighted_sum).parameters
+    first = ["scores", *loss["reads"]]
+    found = [Argument(name, shared[name].annotation.removesuffix(" | None")) for name in first]
+    rest = [name for name in loss["may_read"] if name not in first] + ["weights", "offsets"]
+    last = [Argument(name, shared[name].annotation, default=None, keyword=True) for name in rest]
+    return [*found, *_attributes(loss), *last]
 
 
-def _face(loss: dict[str, Any]) -> Callable[..., Result]:
-    """Make the function of one loss from its row of the table."""
-    name, attributes = loss["name"], [a["name"] for a in loss["attrs"]]
-    signature = inspect.Signature(_parameters(loss), return_annotation="Result")
+def _face(loss: Meta, doc: str, shown: inspect.Signature) -> Callable[..., Result]:
+    """Make the function of one loss."""
+    name, attributes = loss["name"], [one.name for one in _attributes(loss)]
 
-    def face(*args: Any, **kwargs: Any) -> Result:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = dict(bound.arguments)
-        term = {"loss": name} | {key: given.pop(key) for key in ["reduction", *attributes]}
+    def run(given: dict[str, Any]) -> Result:
+        term = {"loss": name} | {key: given.pop(key) for key in attributes}
         return weighted_sum(given.pop("scores"), [term], **given)
 
-    face.__name__ = face.__qualname__ = name
-    face.__doc__ = _document(loss)
-    face.__signature__ = signature  # type: ignore[attr-defined]
-    return face
+    return made(run, name, doc, shown, __name__)
 
 
-FACES = {loss["name"]: _face(loss) for loss in _core.losses() if loss["name"] not in __all__}
+def _of_table(loss: Meta) -> Callable[..., Result]:
+    """Make the function of a loss whose arguments are those of its row of the table."""
+    arguments = _arguments(loss)
+    shared = ", ".join(one.name for one in arguments if not one.form)
+    listed = [Argument(shared, "", "", "As for `weighted_sum`."), *_attributes(loss)]
+    _, section, rest = (inspect.getdoc(weighted_sum) or "").partition("\nReturns\n")
+    doc = document(f"Value and gradient of a loss: {loss['doc']}.", listed, section + rest)
+    return _face(loss, doc, signature(arguments, "Result"))
+
+
+def _declare(function: Callable[..., None]) -> Callable[..., Result]:
+    """Make the function of a loss with the name, arguments and docstring of the function below."""
+    loss = _LOSSES[function.__name__]
+    types = {one.name: one.type for one in _arguments(loss)}
+    return _face(loss, inspect.getdoc(function) or "", declared(function, types, {}, "Result"))
+
+
+_LOSSES: dict[str, Meta] = {loss["name"]: loss for loss in _core.losses()}
+
+
+@_declare
+def pairwise_hinge(scores, runtimes, margin=1.0, reduction="mean-all", offsets=None, *, weights=None):
+    """Hinge over all pairs: ``max(0, margin - (scores[i] - scores[j]))`` for ``runtimes[i] > runtimes[j]``.
+
+    Equal runtimes make no pair. A pair exactly on the margin has gradient 0. Lists up to 256 entries are
+    compared pair by pair, longer ones by sorting in O(L log L): both count the same pairs, so there is no
+    jump between them.
+
+    Parameters
+    ----------
+    scores, runtimes, offsets, weights
+        As for `weighted_sum`; a list of fewer than two entries adds 0 but counts.
+    margin : float
+        At least 0; taken as float32.
+    reduction : {"mean-all", "sum", "mean-pairs"}
+        Divide a list's sum by L**2 (the first place of the Kaggle competition; entries without a pair count
+        as zeros), by nothing, or by the number of pairs of different runtimes.
+
+    Returns
+    -------
+    loss : float
+    dscores : (L,) float32
+        Gradient of the loss with respect to the scores.
+    """
+
+
+@_declare
+def list_mle(
+    scores,
+    runtimes,
+    reduction="sum",
+    seed: int = 0,
+    offsets=None,
+    *,
+    temperature=1.0,
+    max_norm=0.0,
+    weights=None,
+):
+    """ListMLE (Xia et al. 2008): ``sum_k log(sum_{l>=k} exp(s_l)) - s_k``, entries in order slowest first.
+
+    Every suffix sum is shifted by its own maximum, so nothing under- or overflows and no epsilon stands
+    inside the logarithm. Entries of equal runtime are put in an order drawn from `seed`.
+
+    Parameters
+    ----------
+    scores, runtimes, seed, offsets, weights
+        As for `weighted_sum`.
+    reduction : {"sum", "mean-all"}
+        Sum over a list, or that divided by its length.
+    temperature : float
+        Scores are divided by it; from 0.001 to 1e6.
+    max_norm : float
+        A list's scores are scaled down to this norm first; 0: never.
+
+    Returns
+    -------
+    loss : float
+    dscores : (L,) float32
+    """
+
+
+_DECLARED = {"pairwise_hinge": pairwise_hinge, "list_mle": list_mle}
+FACES = {name: _DECLARED.get(name) or _of_table(loss) for name, loss in _LOSSES.items()}
 globals().update(FACES)
 __all__ += FACES

@@ -10,7 +10,8 @@ dict of them under the keys of the result; what it does not name is allocated. T
 no memory with the arguments nor with each other (``ValueError``). With ``only``, a collection of keys, a
 backward function makes no other gradients, which saves their time and memory.
 
-The functions here have arguments of their own; all other ops have those of the op (`faces`).
+The functions here have other arguments than the ops that they run; all others have those of the op (`faces`).
+Arguments without an annotation have the types that they have there.
 """
 
 from __future__ import annotations
@@ -23,41 +24,12 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
-from tpugraphs.kernels.faces import Array, Precision, named_faces, require
+from tpugraphs.kernels.arrays import require
+from tpugraphs.kernels.faces import Array, Precision, named
 
-__all__ = [
-    "channel_attention",
-    "channel_attention_backward",
-    "config_attention",
-    "config_attention_backward",
-    "config_linear",
-    "config_linear_backward",
-    "embedding",
-    "embedding_backward",
-    "gelu",
-    "gelu_backward",
-    "instance_norm",
-    "instance_norm_backward",
-    "linear",
-    "linear_backward",
-    "matmul",
-    "mix",
-    "mix_backward",
-    "mlp",
-    "mlp_backward",
-    "pool",
-    "pool_backward",
-    "sage_conv",
-    "sage_conv_backward",
-]
+__all__ = ["config_attention", "config_attention_backward", "matmul", "mlp", "mlp_backward"]
 
 Activation = Literal["none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"]
-Direction = Literal["forward", "reverse", "both"]
-Outs = Mapping[str, Array]
-Implied = Mapping[str, Any]
-
-BY_HAND = frozenset({"config_linear", "embedding", "instance_norm", "linear", "mix", "pool", "sage"})
-"""Ops of the functions below."""
 
 
 def matmul(
@@ -108,15 +80,8 @@ def _per_column(slope: Array | None, columns: int) -> bool:
     return slope is not None and len(slope) > 1
 
 
-def _linear(
-    x: Array,
-    weight: Array,
-    bias: Array | None,
-    act: Activation = "none",
-    out: Array | None = None,
-    row: Array | None = None,
-    slope: Array | None = None,
-) -> Implied:
+@named("linear", flat=True)
+def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=None):
     """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
 
     Parameters
@@ -143,14 +108,10 @@ def _linear(
     }
 
 
-def _embedding(
-    x: Array,
-    index: NDArray[np.int8] | NDArray[np.uint8],
-    weight: Array,
-    source: Literal["opcode", "layout"] = "opcode",
-    out: Array | None = None,
-    max_norm: float = 0.0,
-) -> Implied:
+@named("embedding")
+def embedding(
+    x, index: NDArray[np.int8] | NDArray[np.uint8], weight, source="opcode", out=None, max_norm=0.0
+):
     """``x`` with the looked-up rows of a table appended.
 
     Parameters
@@ -180,20 +141,21 @@ def _embedding(
     return sizes | {"layout_digits": index}
 
 
-def _config_linear(
-    h: Array,
-    digits: NDArray[np.int8],
-    config_nodes: NDArray[np.int64],
-    weight: Array,
+@named("config_linear")
+def config_linear(
+    h,
+    digits,
+    config_nodes,
+    weight,
     bias: Array | None,
-    table: Array | None = None,
+    table=None,
     column: int | None = None,
-    out: Array | None = None,
+    out=None,
     *,
-    digit_scale: Array | None = None,
-    scale: float = 1.0,
+    digit_scale=None,
+    scale=1.0,
     num_nodes: int | None = None,
-) -> Implied:
+):
     """Linear layer over ``[h[:column], 18 digits, embedded or plain, h[column:]]`` of every node and config.
 
     The part that depends on the graph alone is computed once, the config part by table look-ups; the result
@@ -235,15 +197,8 @@ def _config_linear(
     return sizes | {"cols": table.shape[1]}
 
 
-def _sage_conv(
-    x: Array,
-    edge_index: NDArray[np.int64],
-    w_l: Array,
-    b_l: Array,
-    w_r: Array,
-    direction: Direction = "forward",
-    out: Array | None = None,
-) -> Implied:
+@named("sage", w_l="weight_l", b_l="bias_l", w_r="weight_r")
+def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
     """GraphSAGE convolution with mean aggregation (Hamilton et al. 2017), PyG's ``SAGEConv`` defaults.
 
     ``y_i = w_l mean(x_j for senders j of i) + b_l + w_r x_i``; a node without senders has mean 0, duplicate
@@ -268,7 +223,8 @@ def _sage_conv(
     return {"out": len(w_l)}
 
 
-def _instance_norm(x: Array, out: Array | None = None) -> Implied:
+@named("instance_norm")
+def instance_norm(x, out=None):
     """Instance norm over the nodes, per config and channel.
 
     ``(x - mean) / sqrt(var + 1e-5)`` with the biased variance, no affine.
@@ -286,23 +242,24 @@ def _instance_norm(x: Array, out: Array | None = None) -> Implied:
     return {}
 
 
-def _mix(
-    z: Array,
-    residual: Array | None = None,
-    w1: Array | None = None,
-    b1: Array | None = None,
-    w2: Array | None = None,
-    b2: Array | None = None,
-    temperature: Array | None = None,
-    norm: bool = False,
-    act: Activation = "none",
-    dropout: float = 0.0,
-    key: int = 0,
+@named("mix", w1="gate1_weight", b1="gate1_bias", w2="gate2_weight", b2="gate2_bias")
+def mix(
+    z,
+    residual=None,
+    w1=None,
+    b1=None,
+    w2=None,
+    b2=None,
+    temperature=None,
+    norm=False,
+    act="none",
+    dropout=0.0,
+    key=0,
     step: int = 0,
-    out: Array | None = None,
-    precision: Precision = "f32",
-    slope: Array | None = None,
-) -> Implied:
+    out=None,
+    precision="f32",
+    slope=None,
+):
     """Everything that stands between two matrix products of the first place's blocks, in one pass.
 
     In this order, each part optional: instance norm of ``z``; self-channel attention
@@ -349,9 +306,8 @@ def _mix(
     }
 
 
-def _channel_attention(
-    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, out: Array | None = None
-) -> Implied:
+@named("mix", x="z", w1="gate1_weight", b1="gate1_bias", w2="gate2_weight", b2="gate2_bias")
+def channel_attention(x, w1, b1, w2, b2, out=None):
     """Gate every channel by all channels of its node and config: ``sigmoid(w2 relu(w1 x + b1) + b2) * x``.
 
     Parameters
@@ -370,7 +326,8 @@ def _channel_attention(
     return {"gate": len(w1)}
 
 
-def _gelu(x: Array, out: Array | None = None) -> Implied:
+@named("mix", flat=True, x="z")
+def gelu(x, out=None):
     """GELU, the exact one: ``x (1 + erf(x / sqrt 2)) / 2`` (Hendrycks and Gimpel, 2016).
 
     Parameters
@@ -386,7 +343,8 @@ def _gelu(x: Array, out: Array | None = None) -> Implied:
     return {"act": "gelu"}
 
 
-def _pool(x: Array, kind: str = "mean", out: Array | None = None) -> Implied:
+@named("pool")
+def pool(x, kind: str = "mean", out=None):
     """Pool over the nodes.
 
     Parameters
@@ -404,19 +362,13 @@ def _pool(x: Array, kind: str = "mean", out: Array | None = None) -> Implied:
     return {}
 
 
-_SAGE = {"w_l": "weight_l", "b_l": "bias_l", "w_r": "weight_r"}
-_GATE = {"w1": "gate1_weight", "b1": "gate1_bias", "w2": "gate2_weight", "b2": "gate2_bias"}
-linear, linear_backward = named_faces("linear", _linear, flat=True)
-embedding, embedding_backward = named_faces("embedding", _embedding)
-config_linear, config_linear_backward = named_faces("config_linear", _config_linear)
-sage_conv, sage_conv_backward = named_faces("sage", _sage_conv, names=_SAGE)
-instance_norm, instance_norm_backward = named_faces("instance_norm", _instance_norm)
-mix, mix_backward = named_faces("mix", _mix, names=_GATE)
-channel_attention, channel_attention_backward = named_faces(
-    "mix", _channel_attention, names={"x": "z", **_GATE}
-)
-gelu, gelu_backward = named_faces("mix", _gelu, flat=True, names={"x": "z"})
-pool, pool_backward = named_faces("pool", _pool)
+@named("mix", x="z")
+def _with_config_attention(x, temperature, out=None):
+    """Concatenate `x` and its `config_attention`."""
+    return {"cross": True}
+
+
+NAMED = [linear, embedding, config_linear, sage_conv, instance_norm, mix, channel_attention, gelu, pool]
 
 
 def config_attention(x: Array, temperature: Array, out: Array | None = None) -> Array:
@@ -437,7 +389,7 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
     """
     require(x, "x", ("N", "C", "D"))
     require(temperature, "temperature", (1,))
-    half = mix(x, temperature=temperature)[..., x.shape[2] :]
+    half = _with_config_attention.forward(x, temperature)[..., x.shape[2] :]
     if out is None:
         return np.ascontiguousarray(half)
     require(out, "out", x.shape)
@@ -446,7 +398,12 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
 
 
 def config_attention_backward(
-    dy: Array, x: Array, temperature: Array, out: Outs | None = None, *, only: Collection[str] | None = None
+    dy: Array,
+    x: Array,
+    temperature: Array,
+    out: Mapping[str, Array] | None = None,
+    *,
+    only: Collection[str] | None = None,
 ) -> dict[str, Array]:
     """Return the gradients of `config_attention`.
 
@@ -470,16 +427,18 @@ def config_attention_backward(
     require(temperature, "temperature", (1,))
     require(dy, "dy", x.shape)
     both = np.concatenate([np.zeros_like(dy), dy], axis=2)  # nothing comes back from x itself
-    given = None if out is None else {"z" if key == "x" else key: array for key, array in out.items()}
-    wanted = None if only is None else {"z" if key == "x" else key for key in only}
-    grads = mix_backward(both, x, temperature=temperature, out=given, only=wanted)
-    return {"x" if key == "z" else key: gradient for key, gradient in grads.items()}
+    return _with_config_attention.backward(both, x, temperature, out, only=only)
 
 
-def _require_layers(weights: Sequence[Array], biases: Sequence[Array]) -> None:
+def _layers(
+    weights: Sequence[Array], biases: Sequence[Array], act: Activation
+) -> list[tuple[Array, Array, Activation]]:
+    """Return weight, bias and activation of each layer."""
     if not 0 < len(weights) == len(biases):
         expected = f"one per array of weights ({len(weights)}), and at least one"
         raise ShapeError(f"biases: expected {expected}, got {len(biases)}")
+    last: Activation = "none"
+    return list(zip(weights, biases, [*[act] * (len(weights) - 1), last], strict=True))
 
 
 def mlp(
@@ -510,11 +469,10 @@ def mlp(
     ShapeError
         No layers, not as many biases as weights, or wrong shapes or dtypes.
     """
-    _require_layers(weights, biases)
-    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        last = i + 1 == len(weights)
-        x = linear(x, weight, bias, "none" if last else act, out if last else None)
-    return x
+    *inner, last = _layers(weights, biases, act)
+    for layer in inner:
+        x = linear.forward(x, *layer)
+    return linear.forward(x, *last, out)
 
 
 def mlp_backward(
@@ -549,16 +507,14 @@ def mlp_backward(
     ValueError
         `only` names another gradient.
     """
-    _require_layers(weights, biases)
+    layers, inputs = _layers(weights, biases, act), [x]
     if unknown := sorted(set(only or ()) - {"x", "weights", "biases"}):
         raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")
-    inputs = [x]
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        inputs.append(linear(inputs[-1], weight, bias, act))
-    d_weights: list[Array] = []
-    d_biases: list[Array] = []
-    for i in reversed(range(len(weights))):
-        grads = linear_backward(dy, inputs[i], weights[i], biases[i], act if i + 1 < len(weights) else "none")
+    for layer in layers[:-1]:
+        inputs.append(linear.forward(inputs[-1], *layer))
+    d_weights, d_biases = list[Array](), list[Array]()
+    for given, layer in zip(reversed(inputs), reversed(layers), strict=True):
+        grads = linear.backward(dy, given, *layer)
         d_weights.insert(0, grads["weight"])
         d_biases.insert(0, grads["bias"])
         dy = grads["x"]

@@ -23,7 +23,7 @@ def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Se
         0, `beta1` 0.9, `beta2` 0.999, `eps` 1e-8, `momentum` 0.9. Instead of `weight_decay`, `groups`: a list
         of ``(begin, end, factor of the learning rate, weight decay)`` that covers all parameters in order.
     w, g : (P,) float32
-        Weights, which are overwritten, and gradient.
+        Weights, which are overwritten, and their gradient.
     moments : sequence of (P,) float32
         State, zeros before the first step, overwritten: two of adamw and adam, one of sgd.
 
@@ -37,7 +37,7 @@ def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Se
     DataError
         The gradient is not finite; nothing is changed.
     ConfigError
-        A number that makes no sense, or groups that do not cover the parameters.
+        A number out of range, or groups that do not cover the parameters.
     """
     return _core.optimizer_step(dict(optimizer), w, g, tuple(moments))
 
@@ -67,21 +67,14 @@ def adamw_step(
     clip : float
         0: no clipping.
     lr, weight_decay : float
-        Learning rate, and what is taken from weights, times the learning rate.
+        Learning rate, and decoupled weight decay.
     beta1, beta2, eps : float
-        Decay of both moments, and what is added to the root of the second.
+        Decay rates of both moments, and the term that keeps the denominator from 0.
 
     Returns
     -------
     float
         Norm of the gradient before clipping.
     """
-    numbers = {
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "clip": clip,
-        "beta1": beta1,
-        "beta2": beta2,
-        "eps": eps,
-    }
+    numbers = dict(lr=lr, weight_decay=weight_decay, clip=clip, beta1=beta1, beta2=beta2, eps=eps)
     return optimizer_step({"kind": "adamw", "step": step, **numbers}, w, g, (m1, m2))

@@ -1,4 +1,4 @@
-"""Rows of configs for one step after the other, evenly over all."""
+"""Samples of config rows for training steps, without replacement over an epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ConfigSampler"]
 
 
 class ConfigSampler:
-    """Endless steps of k distinct config rows that go evenly through all n rows of a graph.
+    """Endless samples of k distinct config rows that visit all n rows of a graph evenly.
 
     The steps walk a pseudo-random permutation of the rows, k at a time, and a new one after each epoch, so
     every row comes exactly once per epoch. Where a step reaches into the next epoch, rows that it already
@@ -54,7 +54,7 @@ class ConfigSampler:
         return {"n": self.n, "k": self.k, "seed": list(self.seed), "step": self.step}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume where a sampler with the same n, k and seed stood.
+        """Resume where a sampler with the same n, k and seed stopped.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class ConfigSampler:
         Raises
         ------
         ConfigError
-            It is that of another sampler.
+            The state is of another sampler.
         """
         for key, mine in (("n", self.n), ("k", self.k), ("seed", list(self.seed))):
             if state.get(key) != mine:

@@ -38,7 +38,7 @@ class StandardScaler:
         Parameters
         ----------
         x : (n, F) float32, graph, or iterable of these
-            What is scaled later.
+            Data to fit on.
 
         Returns
         -------

@@ -15,7 +15,7 @@ _WARMUP = "warmup-"
 
 
 def _drops(done: int, count: int, fields: Any) -> int:
-    """Count the drops of the learning rate up to a step."""
+    """Return how often the learning rate has dropped after `done` steps."""
     every = max(1, math.ceil(fields.decay_every * count))
     first = getattr(fields, "decay_from", None)
     return int(done // every if first is None else max(0, (done - math.ceil(first * count)) // every + 1))

@@ -1,6 +1,6 @@
 """Scorers: rankers, ensembles, training with several seeds, routing, baselines, a base class for yours."""
 
-from tpugraphs.ranker.baselines import LinearBaseline, MeanEffect, RandomBaseline
+from tpugraphs.ranker.baselines import LinearBaseline, MeanEffect, RandomBaseline, random_scores
 from tpugraphs.ranker.comparison import Comparison, Trial, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
@@ -40,6 +40,7 @@ __all__ = [
     "open_rankers",
     "permutation_importance",
     "pseudo_label",
+    "random_scores",
     "train_members",
     "train_seeds",
     "unseen_configs",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, RecipeError
-from tpugraphs.kernels.faces import SHAPES, attribute_type
+from tpugraphs.kernels.faces import SHAPES
+from tpugraphs.kernels.signatures import attribute_type
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes import get_recipe
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, unknown

@@ -1,5 +1,6 @@
 """Submission files of the competition: written, checked, merged, scored, filled from a ranker."""
 
+from tpugraphs.submission import competition
 from tpugraphs.submission.files import (
     Problem,
     Score,
@@ -12,4 +13,15 @@ from tpugraphs.submission.files import (
     write,
 )
 
-__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "to_frame", "validate", "write"]
+__all__ = [
+    "Problem",
+    "Score",
+    "Validation",
+    "competition",
+    "merge",
+    "read",
+    "score",
+    "to_frame",
+    "validate",
+    "write",
+]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import compress
 from typing import Any
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.errors import ConfigError, ShapeError
-from tpugraphs.kernels.faces import GRAPH_ARRAYS, binder
+from tpugraphs.kernels.faces import GRAPH_ARRAYS
+from tpugraphs.kernels.signatures import made
 from tpugraphs.system.words import counted
 
 __all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
@@ -28,6 +28,7 @@ LOSSES = ("weighted_sum", *(loss["name"] for loss in _core.losses()))
 
 Array = NDArray[Any]
 Slot = tuple[str, int | None]  # an argument, and the place in it if it is a sequence
+Pair = tuple[Callable[..., Array], Callable[..., Mapping[str, Any]]]  # an op and its gradients, of arrays
 SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
 NO_DTYPES: Mapping[str, tuple[Any, ...]] = {}
 # Dtypes that arguments of losses may have if these are not SINGLE; others are converted to the first.
@@ -108,13 +109,6 @@ def by_edge(edges: Any) -> Array:
     return np.ascontiguousarray(edges.T)
 
 
-def _refuse_gradient(function: str, name: str, tensor: Any) -> None:
-    """Raise ConfigError if somebody wants a gradient that does not exist."""
-    if tensor.requires_grad and torch.is_grad_enabled():
-        text = f"tg.torch.{function}: {name} requires a gradient, and has none here"
-        raise ConfigError(f"{text}; pass {name}.detach()")
-
-
 def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[Any]]:
     """Return the arguments that are not tensors, and those that are, with what they are called."""
     plain: dict[str, Any] = {}
@@ -165,7 +159,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Once(_Function):
-    """Gradients that `function` makes of tensors: to differentiate them again is refused, not wrong."""
+    """Gradients that `function` makes of tensors; to differentiate them again raises ConfigError."""
 
     @staticmethod
     def forward(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
@@ -189,24 +183,12 @@ def _once(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) ->
     return results
 
 
-# ---- ops ----
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """An op: both functions of arrays."""
-
-    name: str
-    forward: Callable[..., Array]
-    backward: Callable[..., Mapping[str, Any]]
-
-
 class _Op(_Function):
     """One call of an op: `plain` are the arguments that are not tensors, `slots` say which ones these are."""
 
     @staticmethod
-    def forward(pair: _Pair, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
-        y = torch.from_numpy(pair.forward(**plain, **_arrays(slots, tensors)))
+    def forward(pair: Pair, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
+        y = torch.from_numpy(pair[0](**plain, **_arrays(slots, tensors)))
         dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
         return y if dtypes <= {torch.float32} else y.to(reduce(torch.promote_types, dtypes))
 
@@ -222,40 +204,15 @@ class _Op(_Function):
 
         def gradients(dy: Any, *tensors: Any) -> tuple[Any, ...]:
             arrays = _arrays(slots, tensors)
-            made = pair.backward(as_array("dy", dy), **plain, **arrays, only=names)
+            made = pair[1](as_array("dy", dy), **plain, **arrays, only=names)
             found = []
             for (name, place), tensor in compress(zip(slots, tensors, strict=True), wanted):
                 array = made[name] if place is None else made[name][place]
                 found.append(torch.from_numpy(array).to(tensor.dtype))
             return tuple(found)
 
-        found = iter(_once(pair.name, gradients, dy, *ctx.saved_tensors))
+        found = iter(_once(pair[0].__name__, gradients, dy, *ctx.saved_tensors))
         return None, None, None, *(next(found) if want else None for want in wanted)
-
-
-def op_function(
-    name: str, forward: Callable[..., Array], backward: Callable[..., Mapping[str, Any]]
-) -> Callable[..., Any]:
-    """Make a function of tensors out of the two functions of arrays that an op has."""
-    pair = _Pair(name, forward, backward)
-    parameters = dict(inspect.signature(pair.forward).parameters)
-    del parameters["result" if "result" in parameters else "out"]
-    signature = inspect.Signature(list(parameters.values()))
-    bind = binder(name, signature)
-
-    def face(*args: Any, **kwargs: Any) -> Any:
-        plain, slots, tensors = _sorted(bind(args, kwargs))
-        if "edge_index" in plain:
-            plain["edge_index"] = by_edge(plain["edge_index"])
-        for (key, _), tensor in zip(slots, tensors, strict=True):
-            if key in GRAPH_ARRAYS:
-                _refuse_gradient(name, key, tensor)
-        return _Op.apply(pair, plain, slots, *tensors)
-
-    return _named(face, pair.forward, signature)
-
-
-# ---- losses ----
 
 
 class _Loss(_Function):
@@ -283,59 +240,79 @@ class _Loss(_Function):
         return None, None, None, *_once(ctx.name, product, dloss, gradient, scores), *ctx.others
 
 
-def loss_function(name: str) -> Callable[..., Any]:
-    """Make a function of tensors out of that of arrays which a loss has."""
-    signature = inspect.signature(getattr(kernels, name))
-    signature = signature.replace(return_annotation=inspect.Signature.empty)
-    bind = binder(name, signature)
-
-    def face(*args: Any, **kwargs: Any) -> Any:
-        given = bind(args, kwargs)
-        scores = given.pop("scores")
-        if not isinstance(scores, torch.Tensor):
-            text = f"tg.torch.{name}: scores: expected a torch.Tensor, found {type(scores).__name__}"
-            raise ConfigError(f"{text}; tg.kernels.{name} takes arrays of NumPy")
-        plain, slots, tensors = _sorted({"scores": scores, **given})
-        for (key, _), tensor in zip(slots[1:], tensors[1:], strict=True):
-            _refuse_gradient(name, key, tensor)
-        return _Loss.apply(name, plain, slots, *tensors)[0]
-
-    return _named(face, getattr(kernels, name), signature)
+# What the loss of arrays returns.
+_PAIR = re.compile(r"^loss : float\ndscores : .*(?:\n    .*)*", re.M)
 
 
-# ---- both ----
+def _face(
+    name: str, of: Callable[..., Any], apply: Callable[..., Any], without_gradient: Callable[[str], bool]
+) -> Callable[..., Any]:
+    """Make a function of tensors out of that of arrays.
 
-_RAISES = """
+    `apply` takes the arguments that are not tensors, slots and tensors; `without_gradient` says of which
+    arguments a gradient is refused.
+    """
+    parameters = dict(inspect.signature(of).parameters)
+    parameters.pop("result", None) or parameters.pop("out", None)
+    signature = inspect.Signature(list(parameters.values()))
 
-Raises
-------
-ConfigError
-    Tensors of another device or layout, or something else among tensors.
-ShapeError
-    Wrong shapes or dtypes."""
-_NOTE = """
+    def run(given: dict[str, Any]) -> Any:
+        """Call the kernel with tensors.
 
-Notes
------
-Takes tensors of any strides and float dtype in place of arrays, and no ``out``; see `tpugraphs.torch` for
-what is copied, and what comes back."""
-_PAIR = re.compile(r"^loss : float\ndscores : .*(?:\n    .*)*", re.M)  # what the loss of arrays returns
+        Raises
+        ------
+        ConfigError
+            Tensors of another device or layout, or something else among tensors.
+        ShapeError
+            Wrong shapes or dtypes.
 
+        Notes
+        -----
+        Takes tensors of any strides and float dtype in place of arrays, and no ``out``; see `tpugraphs.torch`
+        for what is copied and what is returned.
+        """
+        plain, slots, tensors = _sorted({key: given[key] for key in parameters})
+        if "edge_index" in plain:
+            plain["edge_index"] = by_edge(plain["edge_index"])
+        for (key, _), tensor in zip(slots, tensors, strict=True):
+            if without_gradient(key) and tensor.requires_grad and torch.is_grad_enabled():
+                text = f"tg.torch.{name}: {key} requires a gradient, and has none here"
+                raise ConfigError(f"{text}; pass {key}.detach()")
+        return apply(plain, slots, *tensors)
 
-def _named(face: Any, of: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
-    face.__name__ = face.__qualname__ = of.__name__
-    face.__module__ = "tpugraphs.torch"
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
-    face.__doc__ = doc + ("" if "Raises\n" in doc else _RAISES) + _NOTE
-    face.__signature__ = signature
-    return face  # type: ignore[no-any-return]
+    sections = (inspect.getdoc(run) or "").split("\n\n")[1:]  # errors and notes
+    doc = "\n\n".join([doc, *(sections[1:] if "Raises\n" in doc else sections)])
+    return made(run, of.__name__, doc, signature, "tpugraphs.torch")
+
+
+def op_function(
+    name: str, forward: Callable[..., Array], backward: Callable[..., Mapping[str, Any]]
+) -> Callable[..., Any]:
+    """Make a function of tensors out of the two functions of arrays that an op has."""
+
+    def apply(*given: Any) -> Any:
+        return _Op.apply((forward, backward), *given)
+
+    return _face(name, forward, apply, GRAPH_ARRAYS.__contains__)
+
+
+def loss_function(name: str) -> Callable[..., Any]:
+    """Make a function of tensors out of the function of arrays that a loss has."""
+
+    def apply(plain: dict[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
+        if "scores" in plain:
+            text = f"tg.torch.{name}: scores: expected a torch.Tensor, found {type(plain['scores']).__name__}"
+            raise ConfigError(f"{text}; tg.kernels.{name} takes arrays of NumPy")
+        return _Loss.apply(name, plain, slots, *tensors)[0]
+
+    return _face(name, getattr(kernels, name), apply, lambda key: key != "scores")
 
 
 def faces() -> dict[str, Callable[..., Any]]:
     """Make the function of every op and loss by its name."""
-    pairs = {name: (getattr(kernels, name), getattr(kernels, f"{name}_backward")) for name in OPS}
-    ops = {name: op_function(name, *pair) for name, pair in pairs.items()}
+    ops = {name: op_function(name, *(getattr(kernels, name + s) for s in ("", "_backward"))) for name in OPS}
     return ops | {name: loss_function(name) for name in LOSSES}
 
 

@@ -1,4 +1,4 @@
-"""Losses of a user's own that are functions of tensors."""
+"""Custom losses written in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of the fields of methods. Made by `make tables`; a test fails when it is out of date."""
+"""Types of the fields of methods. Made by docs/stubs.py; a test fails when it is out of date."""
 
 # ruff: noqa
 from __future__ import annotations

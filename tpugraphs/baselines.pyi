@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.ranker.baselines import *  # noqa: F403

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.submission.competition import *  # noqa: F403

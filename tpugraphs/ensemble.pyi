@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.ranker.ensemble import *  # noqa: F403

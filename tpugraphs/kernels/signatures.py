@@ -1,0 +1,122 @@
+"""Signatures and documentation of functions that are made at run time, from tables of the core."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Argument",
+    "attribute",
+    "attribute_type",
+    "declared",
+    "document",
+    "literal",
+    "made",
+    "signature",
+]
+
+Meta = Mapping[str, Any]
+_KINDS = {"flag": "bool", "int": "int", "real": "float"}
+
+
+class Argument(NamedTuple):
+    """An argument of a function made at run time."""
+
+    name: str
+    type: str  # its annotation
+    form: str = ""  # what the documentation says in place of that
+    doc: str = ""
+    default: Any = inspect.Parameter.empty
+    keyword: bool = False
+
+
+def signature(arguments: Iterable[Argument], returns: str) -> inspect.Signature:
+    """Return the signature of a function with these arguments."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = [
+        inspect.Parameter(one.name, kinds[one.keyword], default=one.default, annotation=one.type)
+        for one in arguments
+    ]
+    return inspect.Signature(parameters, return_annotation=returns)
+
+
+def declared(
+    function: Callable[..., Any], types: Mapping[str, str], names: Mapping[str, str], returns: str
+) -> inspect.Signature:
+    """Return the signature of a function; arguments without an annotation have the types of a table.
+
+    `names` are arguments that the table calls otherwise. An argument that must be given is never None, unless
+    its annotation says so.
+    """
+    found = []
+    for name, one in inspect.signature(function).parameters.items():
+        if one.annotation is one.empty:
+            known = types[names.get(name, name)]
+            one = one.replace(annotation=known.removesuffix(" | None") if one.default is one.empty else known)
+        found.append(one)
+    return inspect.Signature(found, return_annotation=returns)
+
+
+def document(summary: str, arguments: Iterable[Argument], rest: str) -> str:
+    """Return a docstring in numpydoc's form; `rest` follows the arguments."""
+    lines = [summary, "", "Parameters", "----------"]
+    for one in arguments:
+        lines.append(f"{one.name} : {one.form}" if one.form else one.name)
+        lines += [f"    {one.doc}"] if one.doc else []
+    return "\n".join([*lines, rest])
+
+
+def literal(choices: Iterable[str]) -> str:
+    """Return the annotation of an argument that has these values: ``Literal['mean', 'sum']``."""
+    return f"Literal[{', '.join(map(repr, choices))}]"
+
+
+def attribute_type(attr: Meta) -> str:
+    """Return the annotation of an attribute of an op or a loss."""
+    return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
+
+
+def attribute(attr: Meta) -> Argument:
+    """Return the argument of an attribute of an op or a loss, with its default and range."""
+    kind = attribute_type(attr)
+    form = "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + "}" if "choices" in attr else kind
+    doc = attr["doc"] if attr["doc"].split()[0].endswith(":") else attr["doc"][0].upper() + attr["doc"][1:]
+    limits = f" From {attr['low']:.10g} to {attr['high']:.10g}." if "low" in attr else ""
+    default = attr["default"]
+    return Argument(attr["name"], kind, f"{form}, default {default!r}", f"{doc}.{limits}", default, True)
+
+
+def made(
+    run: Callable[[dict[str, Any]], Any],
+    name: str,
+    doc: str,
+    signature: inspect.Signature,
+    module: str = "tpugraphs.kernels",
+) -> Callable[..., Any]:
+    """Make a function that calls `run` with a dict of its arguments, defaults among them.
+
+    `Signature.bind` is asked only where something is wrong: small products notice the time it takes.
+    """
+    parameters = signature.parameters
+    plain = [key for key, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    defaults = {key: one.default for key, one in parameters.items() if one.default is not one.empty}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        placed = dict(zip(plain, args, strict=False))
+        given = {**defaults, **placed, **kwargs}
+        whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
+        if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
+            return run(given)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        bound.apply_defaults()
+        return run(bound.arguments)
+
+    shown: Any = function
+    shown.__name__ = shown.__qualname__ = name
+    shown.__module__, shown.__doc__, shown.__signature__ = module, doc, signature
+    return function

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.evaluation.official import *  # noqa: F403

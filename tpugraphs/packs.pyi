@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.data.packs import *  # noqa: F403

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.evaluation.plot import *  # noqa: F403

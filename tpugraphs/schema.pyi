@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.data.schema import *  # noqa: F403

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.network.scoring import *  # noqa: F403

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.ranker.seeds import *  # noqa: F403

@@ -1,2 +1,0 @@
-# Made by `make tables`.
-from tpugraphs.training.selection import *  # noqa: F403
