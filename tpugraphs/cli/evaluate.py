@@ -81,7 +81,7 @@ def _leave_out(args: argparse.Namespace) -> Report:
     name = args.ranker
     ranker = tg.Ranker(name) if name in tg.list_recipes() else tg.Ranker.load(name)
     graphs = list(common.open_graphs(args.data, args, "train"))
-    how: dict[str, Any] = {"beside": _random(args), "seed": args.seed}
+    how: dict[str, Any] = dict(beside=_random(args), seed=args.seed)
     how |= {} if args.steps is None else {"steps": args.steps}
     if args.folds is not None:
         how |= {"folds": args.folds, "group": "family" if args.by_family else None, "seeds": [ranker.seed]}
