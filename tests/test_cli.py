@@ -86,6 +86,16 @@ def test_a_new_file_is_a_command(
         monkeypatch.delattr(cli, name)
 
 
+def test_a_command_does_not_wait_for_the_options_of_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train", "layertime.fit"):
+        monkeypatch.setattr(f"tpugraphs.cli.{name}.add_arguments", None)
+    assert run(capsys, "recipes")[0] == 0 and run(capsys, "layertime", "--help")[0] == 0
+    with pytest.raises(TypeError):
+        cli._parser()
+
+
 def test_version_and_module_entry() -> None:
     done = python("-m", "tpugraphs", "--version")
     assert (done.returncode, done.stdout) == (0, f"tpugraphs {tg.__version__}\n")
@@ -142,7 +152,10 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
         (["submit"], "RANKER and DATA, or --merge"),
         (["submit", "r.safetensors"], "give the graphs to rank"),
         (["submit", "r.safetensors", "--validate", "x"], "RANKER and DATA, or --merge"),
-        (["train", "--data", madeup.path("long"), "--steps", "1", "--epochs", "1"], "not both"),
+        (
+            ["train", "--data", madeup.path("long"), "--steps", "1", "--epochs", "1"],
+            "--epochs: not allowed with",
+        ),
     ],
 )
 def test_wrong_usage_is_exit_code_2(

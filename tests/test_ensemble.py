@@ -383,6 +383,6 @@ def test_wrong_options(capsys, files, options, word):
 
 def test_rankers_without_graphs(capsys, files):
     code, _, err = run(capsys, "predict", files / "r0.safetensors", files / "r1.safetensors")
-    assert code == 2 and "graphs after the rankers" in err
+    assert code == 2 and "graphs to rank after the rankers" in err
     code, _, err = run(capsys, "predict", files / "r0.safetensors", files / "g.npz", "--normalize", "rank")
     assert code == 2 and "not for one ranker" in err

@@ -1,8 +1,9 @@
 """The command ``tpugraphs``: one file per command.
 
 A file with `run` is a command. Its docstring is the help: what the command does, and examples after an empty
-line. `add_arguments` declares the options; `run` returns the exit code, or None for 0. A folder holds
-commands below one name; its COMMANDS says which come first in the help, and in which order.
+line. `add_arguments` declares the options; it is called for the command that runs alone, so it may import
+what takes long. `run` returns the exit code, or None for 0. A folder holds commands below one name; its
+COMMANDS says which come first in the help, and in which order.
 
 Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 """
@@ -20,7 +21,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, NoReturn
@@ -58,7 +59,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Iterable[str] | None = None) -> argparse.ArgumentParser:
+    """Make the parser, with the options of the commands in a command line; by default of all."""
     from tpugraphs import __version__
 
     parser = _Parser(
@@ -67,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Start with: tpugraphs demo",
     )
     parser.add_argument("--version", action="version", version=f"tpugraphs {__version__}")
-    _add_commands(parser, sys.modules[__name__])
+    _add_commands(parser, sys.modules[__name__], None if words is None else set(words))
     return parser
 
 
@@ -79,7 +81,7 @@ def commands(folder: ModuleType) -> dict[str, Any]:
     return {name: one for name, one in modules.items() if hasattr(one, "run") or hasattr(one, "COMMANDS")}
 
 
-def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType) -> None:
+def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType, words: set[str] | None) -> None:
     """Add the commands of a folder to a parser, and those of its folders below them."""
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for name, module in commands(folder).items():
@@ -91,8 +93,10 @@ def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType) -> None:
             epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        if words is not None and name not in words:
+            continue
         if hasattr(module, "COMMANDS"):
-            _add_commands(command, module)
+            _add_commands(command, module, words)
             continue
         module.add_arguments(command)
         common.add_output(command)
@@ -133,12 +137,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command; errors of its output alone come out."""
-    parser = _parser()
     if completion.ASKED in os.environ:
-        completion.answer(parser)
+        completion.answer(_parser(os.environ["COMP_LINE"].split()))
+    words = sys.argv[1:] if argv is None else argv
     try:
-        args = parser.parse_args(argv)
-        args.line = shlex.join(["tpugraphs", *(sys.argv[1:] if argv is None else argv)])
+        args = _parser(words).parse_args(words)
+        args.line = shlex.join(["tpugraphs", *words])
     except SystemExit as stop:  # argparse has printed help, version or the error
         return stop.code if isinstance(stop.code, int) else 2
     try:

@@ -8,7 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,11 @@ def _result(graph: Any) -> dict[str, Any]:
 
 
 def _built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
-    """Import a file and call its function; name, and (fn, args)."""
+    """Run a file and call its function; return the name of the file, and (fn, args)."""
     path, colon, name = spec.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
         raise ConfigError(f"{spec}: expected FILE.py:FUNCTION, such as model.py:build")
-    if not Path(path).is_file():
-        raise FileNotFoundError(2, "No such file or directory", path)
-    described = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert described is not None and described.loader is not None
-    module = importlib.util.module_from_spec(described)
-    described.loader.exec_module(module)
-    make = getattr(module, name, None)
+    make = runpy.run_path(path, run_name=Path(path).stem).get(name)
     if not callable(make):
         raise ConfigError(f"{spec}: expected a function {name} in {path}, found none")
     built = make()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
-from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.texts import read_whole
 from tpugraphs.system.words import json_text
@@ -126,22 +125,11 @@ def add_tta(parser: argparse.ArgumentParser) -> None:
 
 
 def add_normalize(to: Any, default: str) -> None:
-    """Add --normalize, see `check_normalize`."""
-    meaning = "what is done to the scores before their mean: none, minmax (scaled to 0..1) or rank (places)"
-    option(to, "--normalize HOW", f"{meaning}; default: {default}")
-
-
-def normalizations() -> tuple[str, ...]:
-    """Return what --normalize can be."""
+    """Add --normalize."""
     from tpugraphs.ranker.ensemble import NORMALIZE
 
-    return NORMALIZE
-
-
-def check_normalize(args: argparse.Namespace) -> None:
-    """Refuse another --normalize, before the work."""
-    if args.normalize is not None:
-        check_choice("--normalize", args.normalize, normalizations())
+    meaning = f"leave scores, scale them to 0..1 or take places, before their mean (default: {default})"
+    option(to, "--normalize", meaning, choices=NORMALIZE)
 
 
 def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optional: bool = False) -> None:
@@ -167,7 +155,6 @@ def open_rankers(args: argparse.Namespace) -> Any:
         paths.append(args.data.pop(0))
     if not args.data:
         raise ConfigError("give the graphs to rank after the rankers, for example layout:xla:random")
-    check_normalize(args)
     try:
         weights = None if args.weights is None else [float(weight) for weight in args.weights.split(",")]
     except ValueError:

@@ -38,7 +38,6 @@ NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "COLLECTION": lambda: FOLDERS,
     "DATA": _data,
     "DEVICE": _devices,
-    "HOW": lambda: common.normalizations(),
     "KIND": lambda: tg.layertime.KINDS,
     "PATTERN": lambda: ("known-corrupt",),
     "RECIPE": lambda: tg.list_recipes(),

@@ -37,9 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
         "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe"
     )
-    option(parser, "--leave-out", meaning)
+    anew = parser.add_mutually_exclusive_group()
+    option(anew, "--leave-out", meaning)
     meaning = "the same by cross-validation: a new ranker for each of N parts of the graphs"
-    option(parser, "--folds N", meaning, type=whole(2))
+    option(anew, "--folds N", meaning, type=whole(2))
     meaning = "with --folds: keep graphs of one family (by name, as resnet or bert) in one part"
     option(parser, "--by-family", meaning)
     option(parser, "--steps N", "with --leave-out or --folds: steps of each training", type=whole(1))
@@ -59,8 +60,6 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--steps is for --leave-out and --folds only")
     if args.by_family and args.folds is None:
         raise ConfigError("--by-family is for --folds only")
-    if args.leave_out and args.folds is not None:
-        raise ConfigError("give --leave-out or --folds, not both")
     report = _leave_out(args) if anew else _evaluate(args)
     if args.out is not None:
         report.save(args.out)
@@ -82,17 +81,11 @@ def _leave_out(args: argparse.Namespace) -> Report:
     name = args.ranker
     ranker = tg.Ranker(name) if name in tg.list_recipes() else tg.Ranker.load(name)
     graphs = list(common.open_graphs(args.data, args, "train"))
-    judge = tg.leave_out
+    how: dict[str, Any] = dict(beside=_random(args), seed=args.seed)
+    how |= {} if args.steps is None else {"steps": args.steps}
     if args.folds is not None:
-        group = "family" if args.by_family else None
-        judge = partial(tg.cross_validate, folds=args.folds, group=group, seeds=[ranker.seed])
-    report: Report = judge(
-        ranker,
-        graphs,
-        beside=_random(args),
-        seed=args.seed,
-        **({} if args.steps is None else {"steps": args.steps}),
-    )
+        how |= {"folds": args.folds, "group": "family" if args.by_family else None, "seeds": [ranker.seed]}
+    report: Report = (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
     return report
 
 

@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--recipe RECIPE", meaning)
     common.add_recipe_fields(parser, "set a field of the recipe")
     option(parser, "--out FILE", "file to write", default="ranker.safetensors")
-    option(parser, "--steps N", "optimizer steps (default: the recipe's)", type=whole(1))
-    option(parser, "--epochs N", "passes over the graphs, instead of --steps", type=whole(1))
+    length = parser.add_mutually_exclusive_group()
+    option(length, "--steps N", "optimizer steps (default: the recipe's)", type=whole(1))
+    option(length, "--epochs N", "passes over the graphs, instead of --steps", type=whole(1))
     common.add_seed(parser)
     group = parser.add_argument_group("several seeds")
     meaning = "train N rankers side by side, from --seed on; FILE is an ensemble"
@@ -56,12 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train and save."""
-    if args.steps is not None and args.epochs is not None:
-        raise ConfigError("give --steps or --epochs, not both")
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
     common.check_writable(args.out)
-    common.check_normalize(args)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
         args.recipe = RECIPES[graphs[0].kind]

@@ -23,7 +23,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
 from tpugraphs.system import tables
-from tpugraphs.system.files import absolute, atomic_write, name_of, opened
+from tpugraphs.system.files import atomic_write, name_of, opened
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
@@ -213,19 +213,38 @@ def _indices_problem(listed: str) -> str:
     return "an index is empty: ';' too many" if listed else "no indices"
 
 
-def _wrong_row(path: _PathLike, row: _Row, problem: str) -> DataError:
-    row_id = row.id or None
-    return DataError(str(Problem(row.line, row_id, problem)), file=name_of(path), field=row_id)
+def _error(path: _PathLike, problem: Problem) -> DataError:
+    return DataError(str(problem), file=name_of(path), field=problem.id)
+
+
+def _checked_rows(
+    path: _PathLike, known: Mapping[str, int], expected: Mapping[str, int] | None = None
+) -> Iterator[tuple[_Row, Problem | None]]:
+    """Yield rows, each with its problem; by ID, numbers of configs may be known, or expected at least."""
+    lines: dict[str, int] = {}
+    for row in _rows(path):
+        problem, count = row.problem, known.get(row.id)
+        if row.id in lines:
+            problem = f"appears again; it is already on line {lines[row.id]}"
+        elif row.id and expected is not None and row.id not in expected:
+            problem = "the template does not have this ID"
+        elif problem is None:
+            problem = _ranking_problem(row.id, row.ranking, count)
+            listed = expected[row.id] if expected else 0
+            if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
+                found = counted(len(row.ranking), "index", "indices")
+                problem = f"{found}, expected at least the {listed:,} of the template"
+        if row.id:
+            lines.setdefault(row.id, row.line)
+        yield row, Problem(row.line, row.id or None, problem) if problem else None
 
 
 def _sound_rows(path: _PathLike) -> dict[str, _Row]:
     """Read the rows by ID, or raise a DataError for the first problem."""
     rows: dict[str, _Row] = {}
-    for row in _rows(path):
-        twice = "appears twice" if row.id in rows else None
-        problem = row.problem or twice or _ranking_problem(row.id, row.ranking, None)
+    for row, problem in _checked_rows(path, {}):
         if problem:
-            raise _wrong_row(path, row, problem)
+            raise _error(path, problem)
         rows[row.id] = row
     return rows
 
@@ -263,8 +282,6 @@ def validate(
     DataError
         The template is itself broken.
     """
-    if not hasattr(path, "read"):
-        absolute(path)  # raises ConfigError unless it is a path
     known, expected = dict(counts or {}), None
     if isinstance(template, Mapping):
         expected = {row_id: int(count) for row_id, count in template.items()}
@@ -272,25 +289,13 @@ def validate(
     elif template is not None:
         expected = {row_id: len(ranking) for row_id, ranking in read(template).items()}
     problems: list[Problem] = []
-    seen: dict[str, int] = {}
+    seen: set[str] = set()
     rows = 0
-    for row in _rows(path):
+    for row, problem in _checked_rows(path, known, expected):
         rows += row.line > 1
-        problem, count = row.problem, known.get(row.id)
-        if row.id in seen:
-            problem = f"appears again; it is already on line {seen[row.id]}"
-        elif row.id and expected is not None and row.id not in expected:
-            problem = "the template does not have this ID"
-        elif problem is None:
-            problem = _ranking_problem(row.id, row.ranking, count)
-            listed = expected[row.id] if expected else 0
-            if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
-                found = counted(len(row.ranking), "index", "indices")
-                problem = f"{found}, expected at least the {listed:,} of the template"
-        if row.id:
-            seen.setdefault(row.id, row.line)
+        seen.add(row.id)
         if problem:
-            problems.append(Problem(row.line, row.id or None, problem))
+            problems.append(problem)
             if len(problems) >= _MAX_PROBLEMS:
                 break
     missing = [row_id for row_id in expected or () if row_id not in seen]
@@ -549,7 +554,7 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
                     measured_runtimes(graph)
                     missing.append(row_id)
                 elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
-                    raise _wrong_row(path, row, problem)
+                    raise _error(path, Problem(row.line, row_id, problem))
                 else:
                     values[row_id] = _value(graph, row.ranking)
                 bar.update(1)
