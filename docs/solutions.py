@@ -17,8 +17,9 @@ from tpugraphs.preprocess.pipeline import Sizes
 FILE = Path(__file__).with_name("recipes.md")
 HEAD = """# Recipes
 
-Made by `make tables` from the recipes themselves; a test fails when the page is out of date. A cell of the
-second table has a dot if a recipe of that solution does it as it is, a ring if it does it with a field set.
+A recipe is a complete way to build and train a ranker. The package has one or more for each winning solution
+of the competition. This page shows what they reach, what each solution consists of and where it was published.
+`make tables` writes the page from the recipes themselves.
 
 ```python
 import tpugraphs as tg
@@ -274,6 +275,8 @@ def text() -> str:
         *other_recipes(),
         "",
         "## What each solution does",
+        "",
+        "A dot: a recipe of the solution does it by default. A ring: it does it with a field set.",
         "",
         *capability_table(),
     ]
