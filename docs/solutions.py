@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("recipes.md")
 HEAD = """# Recipes
 
 A recipe is a complete way to build and train a ranker. The package has one or more for each winning solution
-of the competition. This page shows what they reach, what each solution consists of and where it was published.
+of the competition. This page shows what they reach, what each solution consists of, and its source.
 `make tables` writes the page from the recipes themselves.
 
 ```python

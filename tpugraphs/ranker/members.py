@@ -78,8 +78,12 @@ def train_members(
 
     Examples
     --------
-    >>> names = ["first-layout", "sixth-gin", "eighth-lightgbm"]
-    >>> ensemble = tg.train_members(names, train, valid)  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, width=width) for width in (16, 32)]
+    >>> tg.train_members(rankers, train, valid, verbose=False)
+    <Ensemble: 2 x graph-config, normalize='rank'>
     """
     members = _members(rankers)
     if workers is not None:
@@ -182,7 +186,13 @@ def distill(
 
     Examples
     --------
-    >>> small = tg.distill(ensemble, "first-layout", collection.train)  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, seed=seed) for seed in range(2)]
+    >>> ensemble = tg.train_members(rankers, train, valid, verbose=False)
+    >>> tg.distill(ensemble, tg.Ranker("graph-config", steps=5, width=16), train, verbose=False)
+    <Ranker('graph-config', seed=0, preset='cpu', steps=5, width=16): 7,690 parameters, fitted>
     """
     ranker = Ranker(student) if isinstance(student, str) else student
     if not isinstance(ranker, Ranker):

@@ -59,8 +59,13 @@ def pseudo_label(
 
     Examples
     --------
-    >>> more = [tg.pseudo_label(graph, ensemble, 1000) for graph in collection.test]  # doctest: +SKIP
-    >>> ranker.fit([*collection.train, *more])  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> more = [tg.pseudo_label(graph, ranker, 50) for graph in programs.test[:2]]
+    >>> more[0]
+    Graph('decoder-block.0', nodes=167, edges=206, configs=50)
+    >>> again = ranker.fit([*programs.train[:4], *more], verbose=False)
     """
     if not isinstance(graph, Graph):
         raise not_a_graph("graph", graph)

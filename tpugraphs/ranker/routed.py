@@ -65,7 +65,11 @@ class Routed(ScorerBase):
 
     Examples
     --------
-    >>> both = tg.Routed({"layout:xla:*": xla, "layout:nlp:*": nlp, "tile": tile})  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> tg.Routed({"options:*": ranker, "layout:*": tg.Ensemble([ranker])})
+    <Routed: options:* -> graph-config, layout:* -> ensemble>
     """
 
     def __init__(self, routes: Mapping[str, Scorer], by: str = "collection") -> None:

@@ -128,11 +128,10 @@ def measure(
     UserWarning
         For layers that could not be measured, with the reasons; when Ctrl-C has ended the measurement early.
 
-    Examples
-    --------
-    >>> import tpugraphs as tg
-    >>> table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)  # doctest: +SKIP
-    >>> tg.layertime.LayerTimeModel("dense").fit(table)  # doctest: +SKIP
+    Notes
+    -----
+    ``table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)`` takes minutes;
+    ``tg.layertime.LayerTimeModel("dense").fit(table)`` then learns from it.
     """
     if kind not in KINDS:
         raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
