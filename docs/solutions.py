@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +194,9 @@ def _with(recipe: Any, name: str, value: str) -> Any:
     return replace(recipe, presets=presets)
 
 
-def cell(module: Any, has: Callable[[Facts], bool]) -> str:
+def cell(plain: list[Facts], others: list[Facts], has: Callable[[Facts], bool]) -> str:
     """Return a dot, a ring, or nothing."""
-    if any(has(Facts(recipe)) for recipe in module.RECIPES):
-        return "●"
-    return "○" if any(has(facts) for recipe in module.RECIPES for facts in variants(recipe)) else ""
+    return "●" if any(map(has, plain)) else "○" if any(map(has, others)) else ""
 
 
 def row(cells: list[str]) -> str:
@@ -232,10 +231,13 @@ def recipe_table() -> list[str]:
 
 def capability_table() -> list[str]:
     """List what is done, by solution."""
-    modules = list(solutions())
+    facts = [
+        ([Facts(recipe) for recipe in module.RECIPES], [*chain.from_iterable(map(variants, module.RECIPES))])
+        for _, module in solutions()
+    ]
     lines = [row(["", *PLACES.values()]), row(["---", *[":-:"] * len(PLACES)])]
     for name, has in CAPABILITIES.items():
-        cells = [cell(module, has) for _, module in modules]
+        cells = [cell(plain, others, has) for plain, others in facts]
         assert any(cells), f"nobody does: {name}"
         lines.append(row([name, *cells]))
     return lines
