@@ -19,8 +19,8 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import tpugraphs  # noqa: E402
-from tpugraphs import _core  # noqa: E402
+import tpugraphs
+from tpugraphs import _core
 
 # Tests start Python processes from the checkout. They must import the package that is under test here, and
 # after `pip install .` that is not the one in the checkout, which has no built core beside it.
