@@ -33,6 +33,7 @@ types: build
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
 	PYTHONPATH=. $(PYTHON) docs/solutions.py
+	$(PYTHON) docs/pictures.py
 	PYTHONPATH=. $(PYTHON) docs/stubs.py
 # The site, in build/docs/index.html; needs `pip install '.[docs]'` and nothing else.
 docs: build

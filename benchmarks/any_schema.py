@@ -394,7 +394,7 @@ def main() -> int:
             records += across(args.data, kernel, seed, min(members, 4), **small)
         print(f"(b) {kernel}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     found = {
-        "run": machine.describe(),
+        "run": machine.describe(args.quick),
         "seconds": time.monotonic() - began,
         "members": members,
         "records": records,

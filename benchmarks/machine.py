@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGES = ("tpugraphs", "numpy", "torch", "torch_geometric", "scipy")
 
 
-def describe() -> dict[str, Any]:
+def describe(quick: bool = False) -> dict[str, Any]:
     """Processor, cores, caches, memory, versions, and what others do before anything is measured."""
     from tpugraphs import _core
 
@@ -32,7 +32,7 @@ def describe() -> dict[str, Any]:
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "commit": _commit(),
         "isa": _core.get_isa(),
-        "busy": _busy(),
+        "busy": None if quick else _busy(),
     }
 
 

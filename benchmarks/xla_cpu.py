@@ -315,7 +315,7 @@ def main() -> int:
     began, seeds = time.monotonic(), 1 if args.quick else args.seeds
     chosen = [args.only] if args.only else list(METHODS)
     found = {
-        "run": machine.describe(),
+        "run": machine.describe(args.quick),
         "seeds": seeds,
         "collections": {name: run(name, seeds, args.quick) for name in chosen},
         "seconds": time.monotonic() - began,

@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tpugraphs.preprocess.pipeline import Sizes
 FILE = Path(__file__).with_name("recipes.md")
 HEAD = """# Recipes
 
-Made by `make tables` from the recipes themselves; a test fails when the page is out of date. A cell of the
-second table has a dot if a recipe of that solution does it as it is, a ring if it does it with a field set.
+A recipe is a complete way to build and train a ranker. The package has one or more for each winning solution
+of the competition. This page shows what they reach, what each solution consists of, and its source.
+`make tables` writes the page from the recipes themselves.
 
 ```python
 import tpugraphs as tg
@@ -192,11 +194,9 @@ def _with(recipe: Any, name: str, value: str) -> Any:
     return replace(recipe, presets=presets)
 
 
-def cell(module: Any, has: Callable[[Facts], bool]) -> str:
+def cell(plain: list[Facts], others: list[Facts], has: Callable[[Facts], bool]) -> str:
     """Return a dot, a ring, or nothing."""
-    if any(has(Facts(recipe)) for recipe in module.RECIPES):
-        return "●"
-    return "○" if any(has(facts) for recipe in module.RECIPES for facts in variants(recipe)) else ""
+    return "●" if any(map(has, plain)) else "○" if any(map(has, others)) else ""
 
 
 def row(cells: list[str]) -> str:
@@ -231,10 +231,13 @@ def recipe_table() -> list[str]:
 
 def capability_table() -> list[str]:
     """List what is done, by solution."""
-    modules = list(solutions())
+    facts = [
+        ([Facts(recipe) for recipe in module.RECIPES], [*chain.from_iterable(map(variants, module.RECIPES))])
+        for _, module in solutions()
+    ]
     lines = [row(["", *PLACES.values()]), row(["---", *[":-:"] * len(PLACES)])]
     for name, has in CAPABILITIES.items():
-        cells = [cell(module, has) for _, module in modules]
+        cells = [cell(plain, others, has) for plain, others in facts]
         assert any(cells), f"nobody does: {name}"
         lines.append(row([name, *cells]))
     return lines
@@ -274,6 +277,8 @@ def text() -> str:
         *other_recipes(),
         "",
         "## What each solution does",
+        "",
+        "A dot: a recipe of the solution does it by default. A ring: it does it with a field set.",
         "",
         *capability_table(),
     ]

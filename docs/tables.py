@@ -10,8 +10,10 @@ from tpugraphs.kernels.faces import SHAPES
 FILE = Path(__file__).with_name("tables.md")
 HEAD = """# Ops and losses
 
-Made by `make tables` from what the core says about itself; a test fails when the page is out of date.
-How to write a model of these ops: [own-models.md](own-models.md); an op or a loss: [adding.md](adding.md).
+This page lists every op that models can use and every loss that rankers can train with, with attributes and
+ranges. `make tables` writes it from the core's own tables. To build a model of these ops, read
+[own-models.md](own-models.md); to add an op or a loss, [adding.md](adding.md).
+
 Rows are those of `TG_SPACE_LIST` (`csrc/ops/op.h`): NODE (N, F), NODE_CONFIG (N, C, F), CONFIG_NODE (K, F),
 CONFIG_NODE_CONFIG (K, C, F), EDGE (E, F), EDGE_CONFIG (E, C, F), CONFIG (C, F), SLATE (1, F), UNIQUE (U, F).
 N are nodes, C configs, K configurable nodes, E edges, U unique cells, F columns, D digits of such a node.

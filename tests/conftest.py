@@ -1,10 +1,11 @@
-"""Shared by all tests: which tpugraphs is tested, what is put back after each, and which tests are left out.
+"""Shared by all tests: which tpugraphs is tested, on how many processes, what is put back after each, what is left out.
 
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
 through the core another test makes too, those of JAX, whose programs are not the core's, those of Python alone:
 what users see of words, pictures, commands, notebooks and types, and those of the C library, which is built without.
 """
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -13,6 +14,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+# Several processes share the cores: idle threads sleep at once, and NumPy's BLAS has none. Read when libraries load.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import tpugraphs
 from tpugraphs import _core
@@ -53,6 +58,7 @@ PYTHON = [
     "test_types.py",
     "test_words.py",
 ]
+MOST_WORKERS = 8  # each has its own copies of what a session makes once
 collect_ignore = [*PLAIN, *JAX, *PYTHON] if SANITIZED else []
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):
@@ -70,6 +76,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 DATA = Path(__file__).parents[2] / "shared" / "data"
 if DATA.is_dir():
     os.environ.setdefault("TPUGRAPHS_DATA", str(DATA))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Run the whole suite, or a folder of it, on all cores; `-n 0` or files by name: in this process alone.
+
+    Not by `addopts = -n auto`, which would be an error without pytest-xdist.
+    """
+    option, whole = config.option, any(Path(argument).is_dir() for argument in config.args)
+    workers = len(os.sched_getaffinity(0))
+    if getattr(option, "numprocesses", 0) is None and option.dist == "no" and whole and workers > 1:
+        if "PYTEST_XDIST_WORKER" not in os.environ and not (option.usepdb or option.collectonly):
+            option.numprocesses, option.dist = min(workers, MOST_WORKERS), "worksteal"
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +131,28 @@ class CLibrary:
         self.root = Path(__file__).parents[1]
         self.library = self.root / "build" / "libtpugraphs.a"
         self.folder = folder
-        self._run("make", "-s", f"-j{os.cpu_count()}", "lib", "CC=gcc")
+        self.library.parent.mkdir(exist_ok=True)
+        with open(self.library.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may want it, too
+            self._take_kernels()
+            self._run("make", "-s", f"-j{os.cpu_count()}", "lib", "CC=gcc")
+
+    def _take_kernels(self):
+        """Take the largest objects, kernels of instruction sets, from the build of the package if they are current.
+
+        They are the same sources by the same flags, and half a minute of the compiler. One is left to `make`.
+        """
+        for made in (self.root / "build").glob("temp.*/csrc/kernels/isa_*.o"):
+            if made.stem == "isa_avx2":
+                continue
+            depends, command = (made.with_name(made.name + end).read_text() for end in (".d", ".command"))
+            read = ["csrc/flags.mk", *depends.replace("\\\n", " ").split()[1:]]
+            newest = max((self.root / name).stat().st_mtime for name in read)
+            taken = self.root / "build" / "lib" / "csrc" / "kernels" / made.name
+            if made.stat().st_mtime > newest and "TG_CHECKED" not in command and not taken.exists():
+                taken.parent.mkdir(parents=True, exist_ok=True)
+                taken.with_suffix(".d").write_text(depends.replace(depends.split(":")[0], str(taken), 1))
+                shutil.copy(made, taken)
 
     def __call__(self, name):
         """The path of the program made of tests/clib/NAME.c."""

@@ -9,7 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES = [
+    *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "decisions").glob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+]
 SOURCES = [
     path
     for top in ("tpugraphs", "csrc", "tests", "benchmarks", "docs", "notebooks", "release", ".ci")
@@ -18,12 +24,15 @@ SOURCES = [
 ] + [path for path in ROOT.glob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(("script", "page"), [("tables", "tables"), ("solutions", "recipes")])
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [("tables", "tables.md"), ("solutions", "recipes.md"), ("pictures", "img/rooms.svg")],
+)
 def test_pages_made_of_the_code_are_up_to_date(script, page):
     spec = importlib.util.spec_from_file_location(script, DOCS / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / f"{page}.md").read_text() == module.text(), "run `make tables`"
+    assert (DOCS / page).read_text() == module.text(), "run `make tables`"
 
 
 def slug(heading):
@@ -64,7 +73,9 @@ def test_files_named_in_pages_exist(page):
     assert not missing
 
 
-@pytest.mark.parametrize(("table", "heading"), [("WINGS", "### Wings of tpugraphs")])
+@pytest.mark.parametrize(
+    ("table", "heading"), [("ROOMS", "### Rooms of csrc"), ("WINGS", "### Wings of tpugraphs")]
+)
 def test_the_architecture_page_lists_all_parts(table, heading):
     """Every part of the table in test_structure.py has its row under the heading, and no other has one."""
     section = (DOCS / "architecture.md").read_text().split(heading)[1].split("\n#")[0]
@@ -72,6 +83,15 @@ def test_the_architecture_page_lists_all_parts(table, heading):
     structure = (ROOT / "tests" / "test_structure.py").read_text()
     listed = re.search(rf"^{table} = {{(.*?)^}}", structure, re.S | re.M).group(1)
     assert set(re.findall(r"`(\w+)(?:/|\.py)`", cells)) == set(re.findall(r'"(\w+)":', listed))
+
+
+def test_the_architecture_is_read_in_ten_minutes():
+    """What does not fit is a decision of its own, in docs/decisions; the list there names all of them."""
+    assert (DOCS / "architecture.md").stat().st_size <= 15_000
+    found = sorted((DOCS / "decisions").glob("*.md"))
+    listed = re.findall(r"\]\((\w[\w-]*\.md)\)", (DOCS / "decisions" / "index.md").read_text())
+    assert sorted([*listed, "index.md"]) == [page.name for page in found]
+    assert not [page.name for page in found if page.name != "index.md" and page.stat().st_size > 2_000]
 
 
 def test_names_in_docstrings_exist():

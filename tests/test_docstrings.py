@@ -202,19 +202,20 @@ def test_examples_run(path):
     assert not result.failed
 
 
-def test_some_examples_are_not_skipped():
-    """Those that need files or minutes are marked; the others run."""
-    finder, marked = doctest.DocTestFinder(), doctest.OPTIONFLAGS_BY_NAME["SKIP"]
-    lines = [
-        example
+def test_every_example_runs_and_shows_what_comes_out():
+    finder, skip = doctest.DocTestFinder(), doctest.OPTIONFLAGS_BY_NAME["SKIP"]
+    tests = [
+        test
         for path in EXAMPLES
         if path.parent.name not in ("xla", "torch")
         for test in finder.find(
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         )
-        for example in test.examples
+        if test.examples
     ]
-    assert len(lines) > 30 and sum(marked not in example.options for example in lines) > 20
+    assert len(tests) > 20
+    assert not [test.name for test in tests if any(skip in example.options for example in test.examples)]
+    assert not [test.name for test in tests if not any(example.want for example in test.examples)]
 
 
 @pytest.mark.parametrize(

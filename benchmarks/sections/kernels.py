@@ -500,7 +500,7 @@ def measure(
         sides = {"ours": case.ours, **case.peers}
         if case.moved:
             sides[COPY] = _copy(torch, int(case.moved))
-        times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
+        times = timing.race(sides, rounds, budget)
         peer = timing.fastest(times, list(case.peers)) or ""
         found = {
             "ours": timing.median(times, "ours"),

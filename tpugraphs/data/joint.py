@@ -45,8 +45,14 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
 
     Examples
     --------
-    >>> both = [tg.data.as_joint(graph) for graph in (*layouts, *kernels)]  # doctest: +SKIP
-    >>> tg.Ranker("graph-config").fit(both)  # doctest: +SKIP
+    >>> import numpy as np
+    >>> import tpugraphs as tg
+    >>> kernel = tg.TileGraph(
+    ...     node_feat=np.zeros((2, 140)), node_opcode=[1, 2], edge_index=[[1, 0]],
+    ...     config_feat=np.ones((3, 24)), config_runtime=[3, 2, 5], config_runtime_normalizers=[1, 1, 1],
+    ... )
+    >>> tg.data.as_joint(kernel)
+    Graph('graph', nodes=2, edges=1, configs=3, config_nodes=0)
     """
     if not isinstance(graph, (LayoutGraph, TileGraph)):
         raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")

@@ -63,9 +63,11 @@ class LayerTimeModel:
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> model = tg.layertime.LayerTimeModel("dense").fit(["dense_K40.csv.gz"])  # doctest: +SKIP
+    >>> table = tg.layertime.measured_layers("dense")  # or the path of your own
+    >>> model = tg.layertime.LayerTimeModel("dense", method="roofline").fit(table, verbose=False)
     >>> layer = {"batch": [32], "dim_input": [1024], "dim_output": [4096]}
-    >>> model.predict(layer, device="K40")  # milliseconds  # doctest: +SKIP
+    >>> model.predict(layer, device=table.devices[0]).round(1)  # milliseconds
+    array([3.4])
     """
 
     def __init__(

@@ -100,8 +100,12 @@ def compare(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> folds = tg.ranker.unseen_graphs([tg.sample(name) for name in tg.list_samples()])  # doctest: +SKIP
-    >>> tg.compare(["first-tile", "sixth-tile"], folds, folder="trials").table()  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> folds = tg.ranker.unseen_graphs(programs.train[:4], folds=2)
+    >>> found = tg.compare(["graph-config", "mlpredict"], folds, seeds=1, steps=5, verbose=False)
+    >>> [(trial.recipe, trial.fold) for trial in found.trials]  # doctest: +NORMALIZE_WHITESPACE
+    [('graph-config', 'fold 0'), ('graph-config', 'fold 1'),
+     ('mlpredict', 'fold 0'), ('mlpredict', 'fold 1')]
     """
     divided = _checked(folds)
     tasks = _tasks(recipes, divided, check_whole("seeds", seeds, 1), preset, fields, tta)

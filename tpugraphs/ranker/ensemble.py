@@ -186,8 +186,12 @@ class Ensemble(ScorerBase):
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> ensemble = tg.Ensemble([tg.Ranker.load(path) for path in paths])  # doctest: +SKIP
-    >>> ensemble.save("ensemble.safetensors")  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, graph = programs.train[:4], programs.test[0]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, seed=seed).fit(train, verbose=False) for seed in (0, 1)]
+    >>> ensemble = tg.Ensemble(rankers)
+    >>> ensemble.predict(graph).shape
+    (112,)
     """
 
     def __init__(

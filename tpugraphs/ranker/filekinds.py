@@ -50,10 +50,13 @@ def register(kind: str) -> Callable[[ScorerT], ScorerT]:
 
     Examples
     --------
-    >>> @register("my-scorer")  # doctest: +SKIP
-    ... class MyScorer(ScorerBase):
+    >>> import tpugraphs as tg
+    >>> @tg.ranker.filekinds.register("my-scorer")
+    ... class MyScorer(tg.ranker.ScorerBase):
     ...     @classmethod
     ...     def from_file(cls, path, metadata, tensors): ...
+    >>> MyScorer.file_kind
+    'my-scorer'
     """
 
     def add(cls: ScorerT) -> ScorerT:

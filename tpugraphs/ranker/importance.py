@@ -205,9 +205,11 @@ def permutation_importance(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> kernels = [tg.sample(f"tile_{i:02}") for i in range(8)]  # doctest: +SKIP
-    >>> ranker = tg.Ranker("first-tile", steps=300).fit(kernels[:6])  # doctest: +SKIP
-    >>> print(tg.permutation_importance(ranker, kernels[6:]))  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> found = tg.permutation_importance(ranker, programs.valid[:2], repeats=2, verbose=False)
+    >>> len(found), found.metric
+    (52, 'tau')
     """
     check_whole("repeats", repeats, 1)
     check_whole("seed", seed, 0)

@@ -76,8 +76,10 @@ def leave_out(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> kernels = [tg.sample(f"tile_{i:02}") for i in range(15)]  # doctest: +SKIP
-    >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> report = tg.leave_out(tg.Ranker("graph-config", steps=5), programs.train[:3], verbose=False)
+    >>> len(report.rows)
+    3
     """
     makers = {_made(ranker).name: partial(_made, ranker)}
     rows = _judged(makers, unseen_graphs(graphs, groups), beside, "leave out", verbose, fit)
@@ -141,7 +143,10 @@ def cross_validate(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> report = tg.cross_validate("first-layout", graphs, group="family", seeds=3)  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> report = tg.cross_validate("graph-config", programs.train[:6], folds=2, steps=5, verbose=False)
+    >>> len(report.rows)
+    6
     """
     if "groups" in fit:
         raise ConfigError(

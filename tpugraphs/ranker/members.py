@@ -129,8 +129,12 @@ def train_members(
 
     Examples
     --------
-    >>> names = ["first-layout", "sixth-gin", "eighth-lightgbm"]
-    >>> ensemble = tg.train_members(names, train, valid)  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, width=width) for width in (16, 32)]
+    >>> tg.train_members(rankers, train, valid, verbose=False)
+    <Ensemble: 2 x graph-config, normalize='rank'>
     """
     members = _members(rankers)
     given = FitOptions(**checked_names("train_members", FitTogether, options))
@@ -211,7 +215,13 @@ def distill(
 
     Examples
     --------
-    >>> small = tg.distill(ensemble, "first-layout", collection.train)  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, seed=seed) for seed in range(2)]
+    >>> ensemble = tg.train_members(rankers, train, valid, verbose=False)
+    >>> tg.distill(ensemble, tg.Ranker("graph-config", steps=5, width=16), train, verbose=False)
+    <Ranker('graph-config', seed=0, preset='cpu', steps=5, width=16): 7,690 parameters, fitted>
     """
     ranker = Ranker(student) if isinstance(student, str) else student
     if not isinstance(ranker, Ranker):
@@ -270,8 +280,13 @@ def pseudo_label(
 
     Examples
     --------
-    >>> more = [tg.pseudo_label(graph, ensemble, 1000) for graph in collection.test]  # doctest: +SKIP
-    >>> ranker.fit([*collection.train, *more])  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> more = [tg.pseudo_label(graph, ranker, 50) for graph in programs.test[:2]]
+    >>> more[0]
+    Graph('decoder-block.0', nodes=167, edges=206, configs=50)
+    >>> again = ranker.fit([*programs.train[:4], *more], verbose=False)
     """
     if not isinstance(graph, Graph):
         raise not_a_graph("graph", graph)

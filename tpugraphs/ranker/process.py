@@ -214,8 +214,12 @@ class GaussianProcess(Process):
 
     Examples
     --------
-    >>> process = GaussianProcess().fit(graph, measured)  # doctest: +SKIP
-    >>> process.choose(graph, 10, others)  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> graph = tg.open_collection("options:xla:cpu").test[0]
+    >>> process = tg.ranker.GaussianProcess().fit(graph, range(20))
+    >>> chosen = process.choose(graph, 3, range(20, 112))  # of those that were not measured
+    >>> chosen.shape
+    (3,)
     """
 
     name = "gaussian-process"

@@ -797,9 +797,9 @@ class Ranker(ScorerBase):
         DataError
             `graphs` with another padding.
 
-        Examples
-        --------
-        >>> ranker = tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))  # doctest: +SKIP
+        Notes
+        -----
+        ``tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))`` is a typical call.
         """
         read, path = outside.read_weights(weights, rename)
         known = get_recipe(recipe or outside.recipe_of(read))

@@ -68,7 +68,11 @@ class Routed(ScorerBase):
 
     Examples
     --------
-    >>> both = tg.Routed({"layout:xla:*": xla, "layout:nlp:*": nlp, "tile": tile})  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> tg.Routed({"options:*": ranker, "layout:*": tg.Ensemble([ranker])})
+    <Routed: options:* -> graph-config, layout:* -> ensemble>
     """
 
     def __init__(self, routes: Mapping[str, Scorer], by: str = "collection") -> None:
@@ -219,8 +223,11 @@ class Nearest(ScorerBase):
 
     Examples
     --------
-    >>> twins = tg.Nearest(tg.Ranker("first-layout", steps=500), n=2, by="opcodes")  # doctest: +SKIP
-    >>> twins.fit(collection.train).predict(collection.test[0])  # doctest: +SKIP
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> twins = tg.Nearest(tg.Ranker("graph-config", steps=5), n=2, by="opcodes").fit(programs.train[:4])
+    >>> twins.predict(programs.test[0]).shape
+    (112,)
     """
 
     def __init__(self, ranker: Ranker, n: int = 1, by: str = "size") -> None:

@@ -382,8 +382,13 @@ def train_seeds(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> runs = tg.train_seeds("first-layout", train, valid, seeds=5)  # doctest: +SKIP
-    >>> runs.ensemble().save("ensemble.safetensors")  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> runs = tg.train_seeds(
+    ...     "graph-config", train, valid, seeds=2, select="all", steps=5, verbose=False
+    ... )
+    >>> runs.ensemble()
+    <Ensemble: 2 x graph-config, normalize='none'>
     """
     began = time.monotonic()
     numbers = seed_numbers(seeds)

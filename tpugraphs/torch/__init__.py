@@ -4,8 +4,12 @@ Every op of `tpugraphs.kernels` that has gradients and every loss is here under 
 arguments but ``out``, for tensors in place of arrays. A loss returns its value alone, a tensor without
 dimensions.
 
->>> scores = torch.zeros(3, requires_grad=True)  # doctest: +SKIP
->>> tg.torch.list_mle(scores, torch.tensor([30, 10, 20])).backward()  # doctest: +SKIP
+>>> import torch
+>>> import tpugraphs as tg
+>>> scores = torch.zeros(3, requires_grad=True)
+>>> tg.torch.pairwise_hinge(scores, torch.tensor([30, 10, 20])).backward()
+>>> scores.grad
+tensor([-0.2222,  0.2222,  0.0000])
 
 A loss of your own, written in PyTorch, trains a ranker of the package: see `as_loss`.
 

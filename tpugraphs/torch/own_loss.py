@@ -44,9 +44,12 @@ def _value_and_gradient(
 def as_loss(function: Callable[..., Any]) -> Loss:
     """Make a loss for recipes out of a function of tensors, whose gradient PyTorch finds (extra ``[torch]``).
 
+    >>> import tpugraphs as tg
     >>> def squares(scores, runtimes, lists):
     ...     return (scores - runtimes.log()).square().mean()
-    >>> tg.Ranker("graph-config", loss=tg.torch.as_loss(squares))  # doctest: +SKIP
+    >>> programs = tg.open_collection("options:xla:cpu").train[:4]
+    >>> tg.Ranker("graph-config", loss=tg.torch.as_loss(squares), steps=5).fit(programs, verbose=False)
+    <Ranker('graph-config', seed=0, preset='cpu', steps=5, loss=squares): 90,090 parameters, fitted>
 
     Parameters
     ----------

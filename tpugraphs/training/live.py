@@ -73,8 +73,11 @@ class LiveCurve(Callback):
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> live = tg.training.LiveCurve(every=100)
-    >>> # tg.Ranker().fit(train, valid, callbacks=[live], verbose=False)
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> live = tg.training.LiveCurve(every=10)
+    >>> ranker = tg.Ranker("graph-config", steps=20)
+    >>> ranker.fit(programs.train[:4], programs.valid[:1], callbacks=[live], verbose=False)
+    <Ranker('graph-config', seed=0, preset='cpu', steps=20): 90,090 parameters, fitted>
     """
 
     def __init__(

@@ -1,8 +1,12 @@
 """One's own programs: their graphs, and measured configurations of them on this machine (extra ``[jax]``).
 
->>> graph = tg.xla.graph(fn, *args)  # doctest: +SKIP
->>> measured = tg.xla.collect(fn, *args, space="options", n_configs=128)  # doctest: +SKIP
->>> unmeasured = tg.xla.candidates(fn, *args, space="options", n_configs=128)  # doctest: +SKIP
+>>> import jax.numpy as jnp
+>>> import tpugraphs as tg
+>>> tg.xla.graph(lambda x, y: jnp.tanh(x @ y), jnp.ones((8, 4)), jnp.ones((4, 2)), name="product")
+LayoutGraph('product', nodes=4, edges=3, configs=0, config_nodes=0)
+
+`collect` measures configurations of such a function on this machine, and `candidates` draws them without
+measuring: ``tg.xla.collect(fn, *args, space="options", n_configs=128)``.
 """
 
 try:

@@ -131,11 +131,10 @@ def measure(
     UserWarning
         For layers that could not be measured, with the reasons; when Ctrl-C has ended the measurement early.
 
-    Examples
-    --------
-    >>> import tpugraphs as tg
-    >>> table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)  # doctest: +SKIP
-    >>> tg.layertime.LayerTimeModel("dense").fit(table)  # doctest: +SKIP
+    Notes
+    -----
+    ``table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)`` takes minutes;
+    ``tg.layertime.LayerTimeModel("dense").fit(table)`` then learns from it.
     """
     check_choice("kind", kind, KINDS)
     check_choice("framework", framework, FRAMEWORKS)

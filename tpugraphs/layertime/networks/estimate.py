@@ -238,10 +238,14 @@ def network_time(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> layers = tg.layertime.read_layers("vgg16.json")  # doctest: +SKIP
-    >>> models = {"conv2d": conv2d, "dense": dense}  # doctest: +SKIP
-    >>> found = tg.layertime.network_time(models, layers, 32, "SGD", "V100")  # doctest: +SKIP
-    >>> print(found)  # doctest: +SKIP
+    >>> layers = [
+    ...     tg.layertime.Layer("hidden", "dense", {"dim_input": 784, "dim_output": 1024}),
+    ...     tg.layertime.Layer("last", "dense", {"dim_input": 1024, "dim_output": 10}),
+    ... ]
+    >>> models = tg.layertime.load_models("tensorflow-gpu")
+    >>> found = tg.layertime.network_time(models, layers, 32, "SGD", "V100")
+    >>> [one.name for one in found.per_layer], found.interval[0] < found.ms < found.interval[1]
+    (['hidden', 'last'], True)
     """
     if device is None:
         raise ConfigError("device: expected the name of a device or a Device, got None")
