@@ -1,4 +1,4 @@
-"""Words of the commands of layer times. Made by `make tables`; a test fails when it is out of date."""
+"""Words of the commands of layer times. Made by docs/stubs.py; a test fails when it is out of date."""
 
 # ruff: noqa
 from __future__ import annotations
