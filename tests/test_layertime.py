@@ -89,7 +89,9 @@ def test_work_of_other_kinds():
     norm = work("layernorm", B=3, H=5, optimizer="SGD")
     assert norm.moved[0] == 2 * (2 * 4 * 15 + 4 * 10) + norm.update[0] and norm.update[0] == 3 * 4 * 10
     linear = work("linear", B=4, M=3, N=5, K=7)
-    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.product[0][0] == 12
+    assert (
+        linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.product[0][0] == 12
+    )
     assert work("bmm", B=4, M=3, N=5, K=7, optimizer="SGD").update[0] == 0
     sizes = {"batch": 2, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "padding": "SAME"}
     assert work("conv1d", **sizes, length=8).flops[0] == 2 * (2 * 8) * 16 * (3 * 4)
