@@ -29,7 +29,7 @@ _NONE = ("None", "", "nan", "<NA>")  # pandas reads that word as NaN, and writes
 
 @dataclass(frozen=True)
 class LayerTable:
-    """Layers of one kind, on the devices they ran or shall run on.
+    """Layers of one kind and their devices, with measured times if there are any.
 
     Attributes
     ----------

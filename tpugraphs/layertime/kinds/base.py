@@ -1,4 +1,4 @@
-"""What a kind of layers is: its columns, the work that follows from them, and how frameworks run it."""
+"""A kind of layers: its columns, its work, and how frameworks run it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OPTIMIZER = Choice("optimizer", OPTIMIZERS, "None")
 
 @dataclass(frozen=True)
 class Work:
-    """What layers have to do, every field of shape (n,).
+    """Amount of work of layers, every field of shape (n,).
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ InJax = tuple[Callable[..., Any], dict[str, Input]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of layers: all that is known of it. To add one, write its row.
+    """A kind of layers.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Measure layers on the machine at hand, into the tables that models learn from."""
+"""Measure layers on this machine, into the tables that models learn from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tpugraphs.system.words import counted
 __all__ = ["FRAMEWORKS", "measure"]
 
 FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "jax": Jax}
-"""What layers can run in, by name."""
+"""Frameworks that layers can run in, by name."""
 
 _TIMES = tuple(field.name for field in dataclasses.fields(Times))
 _MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # a table of that many can be read again
