@@ -1,4 +1,4 @@
-"""This machine as a device: figures that are read from the system, or measured."""
+"""A device description of the machine at hand: figures that are read from the system, or measured."""
 
 from __future__ import annotations
 
