@@ -194,10 +194,20 @@ class Kind:
     held: Callable[[Columns], Floats] | None = field(default=None, repr=False)
     grows: str = ""
 
+    def __reduce__(self) -> tuple[Callable[[str], Kind], tuple[str]]:
+        """Copy and pickle a kind as its name: functions of a row have none."""
+        return _named, (self.name,)
+
     @property
     def per_sample(self) -> str:
         """The column that grows with the batch: ``batch``, ``B``, or ``M`` of ``linear``."""
         return self.grows or self.columns[0].name
+
+
+def _named(name: str) -> Kind:
+    from tpugraphs.layertime.kinds import KINDS
+
+    return KINDS[name]
 
 
 def numbers(c: Columns, *names: str) -> list[Floats]:
