@@ -12,7 +12,6 @@ from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.cli.layertime.words import FRAMEWORKS, KINDS
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_known
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
@@ -52,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure; what is there already is not measured again."""
+    from tpugraphs.system.arguments import check_known
+
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
         check_known("kind", kind, KINDS)
