@@ -1,8 +1,10 @@
 """Times of layers: devices, kinds and their work, tables and what they refuse, models, files."""
 
+import copy
 import csv
 import gzip
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -172,6 +174,15 @@ def test_wrong_tables_are_refused(change, message):
     given = {name: values for name, values in table.items() if values is not None}
     with pytest.raises(tg.DataError, match=message):
         read_table(given, "dense", "V100")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda table: pickle.loads(pickle.dumps(table))])
+def test_tables_can_be_sent_to_other_processes(copied):
+    for kind in ("dense", "conv2d"):
+        table = tg.layertime.measured_layers(kind)
+        again = copied(table)
+        assert again.kind is table.kind and again.devices == table.devices
+        np.testing.assert_array_equal(again.ms, table.ms)
 
 
 def test_times_are_read_only_where_they_are_needed():

@@ -114,7 +114,7 @@ def test_layers_of_our_kinds(tmp_path):
         ([{"kind": "softmax", "H": 0}], "column 'H', row 0: expected a whole number from 1"),
         ([{"kind": "softmax", "H": 3, "B": 4}], "column 'B': unknown.*rows= says how often"),
         ([{"kind": "softmax", "H": 3, "rows": 0}], "rows: expected a whole number from 1 to .*, got 0"),
-        ([{"kind": "softmax", "H": [3]}], "layer 'softmax_1': H: expected a number or a word"),
+        ([{"kind": "softmax", "H": [3]}], "layer 'softmax_1': column 'H', row 0: expected a number, found"),
         (
             [{"kind": "softmax", "H": 10**400}],
             "layer 'softmax_1': column 'H', row 0: expected a number, found one beyond all ranges",

@@ -49,7 +49,7 @@ class Views:
         return found
 
     def columns(self, scales: Scales, center: float) -> Places:
-        """Return what weighs linearly (n, D + 3), and places with the usual time among them (n, F + 1)."""
+        """Return inputs of the linear part (n, D + 3), and of the others with the usual time (n, F + 1)."""
         own = np.log(scales[0] * self.fixed + scales[1] * self.working)
         slope = self.usual - center
         linear = [

@@ -90,7 +90,7 @@ _ALIASES = {
 
 
 def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
-    """Return the known device of that name, as data sheets or PyTorch spell it; a `Device` as it is.
+    """Look up a device by its name in data sheets or in PyTorch; a `Device` is returned as it is.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def _log(values: Floats) -> Floats:
 
 
 def roofline_ms(table: LayerTable) -> Floats:
-    """Return the least time of every layer: of its operations or its bytes, the longer one.
+    """Return a lower bound of the time of every layer: of its operations or its bytes, the longer one.
 
     Williams, Waterman and Patterson: Roofline, an insightful visual performance model (2009).
 
@@ -92,7 +92,7 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class Space:
-    """Where layers lie among those that were learnt from: their columns of numbers, standardised.
+    """Ranges and scales of the features of the layers that were learnt from.
 
     Attributes
     ----------
@@ -107,12 +107,12 @@ class Space:
 
     @classmethod
     def of(cls, columns: Floats) -> Space:
-        """Return the space of layers to learn from, of their columns (n, F)."""
+        """Return the space of layers to learn from, given their columns (n, F)."""
         spread = np.maximum(columns.std(0), _LEAST)
         return cls(columns.min(0), columns.max(0), columns.mean(0), spread)
 
     def place(self, columns: Floats, clipped: bool = False) -> Floats:
-        """Return the places of layers (n, V), in the V columns that vary.
+        """Return standardised columns of layers (n, V), of the V columns that vary.
 
         `clipped`: with layers beyond the range of a column at its end.
         """

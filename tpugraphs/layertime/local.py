@@ -1,4 +1,4 @@
-"""The device at hand, described in the figures of a data sheet: read from the system, or measured."""
+"""A device description of the machine at hand: figures that are read from the system, or measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PROPERTIES = (
 
 
 def this_device(threads: int | None = None, name: str | None = None, gpu: bool = False) -> Device:
-    """Describe the device at hand.
+    """Describe this machine as a device.
 
     Of a CPU, `peak_gflops` is that of a product of large float32 matrices by the C core, and
     `bandwidth_gbps` that of a copy that no cache holds, bytes read and written. Both are measured
@@ -87,7 +87,7 @@ def check_threads(threads: object) -> None:
 
 
 def cpu_name(threads: int) -> str:
-    """Return what `this_device` calls the CPU."""
+    """Return the default name of the CPU with that many threads."""
     return f"{machine.processor() or 'CPU'}, {counted(threads, 'thread')}"
 
 

@@ -166,8 +166,7 @@ class LayerTimeModel:
         DataError
             As `read_table`.
         """
-        space = self._check_trained()
-        layers = self._read(table, device)
+        layers, space = self._read(table, device)
         found = {}
         for name, rows in layers.by_device():
             own = layers.take(rows)
@@ -207,8 +206,7 @@ class LayerTimeModel:
         DataError
             As `read_table`.
         """
-        space = self._check_trained()
-        layers = self._read(table, device, timed=False)
+        layers, space = self._read(table, device, timed=False)
         names = [name for name, _ in layers.by_device()]
         if len(names) != 1:
             raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
@@ -241,8 +239,8 @@ class LayerTimeModel:
         ConfigError, DataError
             As `predict`.
         """
-        layers = self._read(table, device, timed=False)
-        return self._excess(layers, self._check_trained()) > 0
+        layers, space = self._read(table, device, timed=False)
+        return self._excess(layers, space) > 0
 
     def _excess(self, layers: LayerTable, space: Space) -> Floats:
         """Return how far layers are beyond those learnt from, or calibrated by: (n,)."""
@@ -322,8 +320,8 @@ class LayerTimeModel:
             As `read_table`; the model predicts no finite time.
         """
         self = copy(self)  # of one fit, whatever another thread does
-        space = self._check_trained()
-        found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
+        layers, space = self._read(table, device, timed=False)
+        found: Floats = np.exp(self._log_ms(layers, space))
         return found
 
     def predict_interval(
@@ -356,9 +354,8 @@ class LayerTimeModel:
             As `read_table`; the model predicts no finite time.
         """
         self = copy(self)  # of one fit, whatever another thread does
-        space = self._check_trained()
         check_share("level", level)
-        layers = self._read(table, device, timed=False)
+        layers, space = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]
         found: Floats = np.exp(middle + self._errors().bounds(layers, level, self._excess(layers, space)))
         return found
@@ -422,9 +419,10 @@ class LayerTimeModel:
 
     def _read(
         self, table: Layers, device: str | Device | Sequence[str] | None, timed: bool = True
-    ) -> LayerTable:
-        """Read layers whose devices may be named as the model knows them."""
-        return read_table(table, self.kind, device, timed, self.known_devices)
+    ) -> tuple[LayerTable, Space]:
+        """Read layers whose devices may be named as the model knows them; return the trained space, too."""
+        space = self._check_trained()
+        return read_table(table, self.kind, device, timed, self.known_devices), space
 
     def _check_trained(self) -> Space:
         if self._space is None:

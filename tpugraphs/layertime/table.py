@@ -20,7 +20,7 @@ from tpugraphs.system.files import name_of
 from tpugraphs.system.texts import csv_columns
 from tpugraphs.system.words import counted
 
-__all__ = ["LayerTable", "one_layer", "read_table"]
+__all__ = ["Columns", "LayerTable", "one_layer", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
@@ -29,7 +29,7 @@ _NONE = ("None", "", "nan", "<NA>")  # pandas reads that word as NaN, and writes
 
 @dataclass(frozen=True)
 class LayerTable:
-    """Layers of one kind, on the devices they ran or shall run on.
+    """Layers of one kind and their devices, with measured times if there are any.
 
     Attributes
     ----------
@@ -163,9 +163,9 @@ def read_table(
         named = _device_in_name(source, kind)
     if isinstance(source, Path) or hasattr(source, "read"):
         wanted = {name for column in columns for name in (column.name, *column.aliases)}
-        found = _Columns(csv_columns(source, {*wanted, *TIMES, "device", *FIGURES}), name_of(source))
+        found = Columns(csv_columns(source, {*wanted, *TIMES, "device", *FIGURES}), name_of(source))
     elif hasattr(source, "keys"):
-        found = _Columns({str(name): source[name] for name in source.keys()}, "table")
+        found = Columns({str(name): source[name] for name in source.keys()}, "table")
     else:
         raise ConfigError(f"table: expected a path, dict of arrays or DataFrame, got {type(source).__name__}")
     layers = {column.name: found.of(column) for column in columns}
@@ -212,7 +212,7 @@ def _device_in_name(path: Path, kind: str) -> str | None:
     return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
-class _Columns:
+class Columns:
     """Columns of a table by name, of one length. Errors name the table, the column and the row.
 
     Parameters

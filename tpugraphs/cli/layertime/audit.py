@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look and tell; a level that shifts is exit code 1."""
+    """Audit the tables; the exit code is 1 if a level shifts."""
     kind = shared.kind_of(args.table, args.kind)
     found = tg.layertime.audit(shared.tables(args), kind, shared.device(args.device))
     common.say(args, str(found))

@@ -139,7 +139,7 @@ def _result(estimate: Estimate) -> dict[str, Any]:
 
 
 def _time(seconds: float) -> str:
-    """Return seconds for people."""
+    """Format seconds."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit} ({seconds:.4g} s)"

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _predicted(model: LayerTimeModel, table: LayerTable, level: float | None) -> dict[str, list[Any]]:
-    """Return the layers and what is predicted of them, by column; None where there is no interval."""
+    """Return layers and predictions by column; None where there is no interval."""
     ms = model.predict(table)
     empty = [None] * len(table)
     low, high = (empty, empty) if level is None else map(_rounded, model.predict_interval(table, level).T)

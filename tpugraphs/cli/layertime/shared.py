@@ -1,4 +1,4 @@
-"""What the commands of layer times share: kinds, devices and intervals on the command line, tables as CSV."""
+"""Helpers of the layertime commands: kinds, devices, intervals and CSV tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_passes(parser: argparse.ArgumentParser) -> None:
 
 
 def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Device | None:
-    """Return what --device says: a name or a described device.
+    """Read --device: a name, or a device that is described by its figures.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
 
 
 def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device | None]:
-    """Read MODEL, and what --device says with it."""
+    """Read MODEL and --device."""
     model = tg.layertime.LayerTimeModel.load(args.model)
     return model, device(args.device, [model])
 
@@ -132,5 +132,5 @@ def write_csv(path: str, columns: dict[str, Any]) -> None:
 
 
 def tables(args: argparse.Namespace) -> list[Any]:
-    """Return what TABLE names: paths, and standard input for ``-``."""
+    """Return the sources of TABLE: paths, and standard input for ``-``."""
     return [common.stdin(args, path) for path in args.table]

@@ -1,4 +1,4 @@
-"""What a kind of layers is: its columns, the work that follows from them, and how frameworks run it."""
+"""A kind of layers: its columns, its work, and how frameworks run it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OPTIMIZER = Choice("optimizer", OPTIMIZERS, "None")
 
 @dataclass(frozen=True)
 class Work:
-    """What layers have to do, every field of shape (n,).
+    """Amount of work of layers, every field of shape (n,).
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ InJax = tuple[Callable[..., Any], dict[str, Input]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of layers: all that is known of it. To add one, write its row.
+    """A kind of layers.
 
     Attributes
     ----------
@@ -194,10 +194,20 @@ class Kind:
     held: Callable[[Columns], Floats] | None = field(default=None, repr=False)
     grows: str = ""
 
+    def __reduce__(self) -> tuple[Callable[[str], Kind], tuple[str]]:
+        """Copy and pickle a kind as its name: functions of a row have none."""
+        return _named, (self.name,)
+
     @property
     def per_sample(self) -> str:
         """The column that grows with the batch: ``batch``, ``B``, or ``M`` of ``linear``."""
         return self.grows or self.columns[0].name
+
+
+def _named(name: str) -> Kind:
+    from tpugraphs.layertime.kinds import KINDS
+
+    return KINDS[name]
 
 
 def numbers(c: Columns, *names: str) -> list[Floats]:

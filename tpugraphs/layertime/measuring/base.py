@@ -1,4 +1,4 @@
-"""What frameworks and the loop that times them share."""
+"""The interface of frameworks that run layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEARNING_RATE = 1e-6
 
 
 class Framework(Protocol):
-    """What runs the layers."""
+    """A framework that runs layers."""
 
     name: ClassVar[str]
     version: str
@@ -37,4 +37,4 @@ class Framework(Protocol):
         """Build a layer and its arrays."""
 
     def close(self) -> None:
-        """Put back what was set for all of the process."""
+        """Restore the settings of the process."""

@@ -119,7 +119,7 @@ class Jax:
         return step
 
     def close(self) -> None:
-        """Put back nothing: nothing was set."""
+        """Do nothing: there are no settings to restore."""
 
 
 def _followed(function: Callable[..., Any], activation: Callable[[Any], Any]) -> Callable[..., Any]:

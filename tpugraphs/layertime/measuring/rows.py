@@ -1,4 +1,4 @@
-"""Measured rows in a CSV file: each is added as soon as it is measured, and a file is continued."""
+"""A CSV file of measured rows, which is written row by row and can be continued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBER = "layer"  # the column that says which of the layers a row is of
 
 
 class Rows:
-    """Rows of text under names of columns, in memory and in a file if there is a path.
+    """Rows of text with named columns, in memory, and in a file if there is a path.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Rows:
         return len(self.rows)
 
     def first(self, name: str) -> str | None:
-        """Return what the first row has in a column; None if there are no rows."""
+        """Return the value of the first row in a column; None if there are no rows."""
         return self.rows[0][self.names.index(name)] if self.rows else None
 
     def resume(self, layers: Sequence[Mapping[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""Measure layers on the machine at hand, into the tables that models learn from."""
+"""Measure layers on this machine, into the tables that models learn from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tpugraphs.layertime.measuring.rows import NUMBER, Rows
 from tpugraphs.layertime.measuring.spaces import draw, held_bytes
 from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.layertime.measuring.torch_layers import Torch
-from tpugraphs.layertime.table import Layers, LayerTable, read_table
+from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
 from tpugraphs.system import machine
 from tpugraphs.system.arguments import check_choice, check_number, check_whole
 from tpugraphs.system.files import absolute, locked
@@ -34,7 +34,7 @@ from tpugraphs.system.words import counted
 __all__ = ["FRAMEWORKS", "measure"]
 
 FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "jax": Jax}
-"""What layers can run in, by name."""
+"""Frameworks that layers can run in, by name."""
 
 _TIMES = tuple(field.name for field in dataclasses.fields(Times))
 _MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # a table of that many can be read again
@@ -156,7 +156,7 @@ def measure(
         rows = Rows(path, names)
         library = FRAMEWORKS[framework](gpu, threads)
         stack.callback(library.close)
-        where = _described(library, kind, rows, device, name)
+        where = _described(library, rows, device, name)
         wanted = draw(kind, count, seed, training) if layers is None else layers
         given = read_table(wanted, kind, where, timed=False)
         constants = {"framework": library.name, "version": library.version, "repeats": repeats}
@@ -169,9 +169,7 @@ def measure(
     return read_table(rows.path or rows.columns(), kind)
 
 
-def _described(
-    library: Framework, kind: str, rows: Rows, device: str | Device | None, name: str | None
-) -> Device:
+def _described(library: Framework, rows: Rows, device: str | Device | None, name: str | None) -> Device:
     """Return the device as given, as in the file that is continued, or as it is found to be.
 
     Rates that are measured differ a little every time, so those of the file are kept if name and threads are
@@ -189,7 +187,7 @@ def _described(
         return gpu_device(library.gpu_properties(), name)
     expected = cpu_name(library.threads) if name is None else name
     if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
-        return read_table(rows.columns(), kind).devices[0]
+        return Columns(rows.columns(), str(rows.path)).described_devices()[0][0]
     return this_device(library.threads, name)
 
 

@@ -1,4 +1,4 @@
-"""Which layers are drawn.
+"""Random layers to measure.
 
 Sizes are log-uniform between the two numbers of their column (`Size.drawn`), words uniform over those of the
 kind. Sizes from 16 are rounded down to multiples of 8 in half of the layers, as widths of real networks are.

@@ -1,4 +1,4 @@
-"""How a step is timed: calls that do not count, then blocks of calls."""
+"""Timing of a step: warm-up calls, then blocks of calls."""
 
 from __future__ import annotations
 

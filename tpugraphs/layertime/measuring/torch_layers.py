@@ -96,5 +96,5 @@ class Torch:
         return train
 
     def close(self) -> None:
-        """Put back what was set for all of the process."""
+        """Restore the settings of the process."""
         self._torch.set_num_threads(self._threads_before)

@@ -1,4 +1,4 @@
-"""What ways to predict times of layers share: devices and layers are held out to judge them."""
+"""Base of the ways to predict times of layers. Held-out layers and devices judge them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the linear roofline leaves over: learnt by networks in the core, or by trees."""
+"""Networks or trees that learn the residual of the linear roofline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BATCH = 1024  # layers in a step
 
 
 class Member(NamedTuple):
-    """A network, and the space of what it was trained on."""
+    """A network, and the space of the layers it was trained on."""
 
     ranker: Ranker
     space: Space

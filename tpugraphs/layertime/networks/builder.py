@@ -1,4 +1,4 @@
-"""Layers from the shapes of arrays: what readers of modules and of ONNX files share."""
+"""A builder of layers from shapes of arrays, for the readers of modules and of ONNX files."""
 
 from __future__ import annotations
 

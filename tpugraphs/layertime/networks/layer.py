@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
@@ -64,17 +62,12 @@ class Layer:
         kind, counts = KINDS[self.kind], KINDS[self.kind].per_sample
         own = [column for column in kind.columns if column.name not in (counts, "optimizer")]
         known = [name for column in own for name in (column.name, *column.aliases)]
-        for name, value in self.columns.items():
-            if name not in known:
-                hint = (
-                    "; the batch size and the optimizer are set later, rows= says how often a sample counts"
-                )
-                raise DataError(
-                    f"{where}: column {name!r}: unknown; a layer of kind {self.kind!r} has "
-                    f"{', '.join(known)}{hint if name in _SET_LATER else ''}"
-                )
-            if not isinstance(value, (int, float, str, np.number)):
-                raise DataError(f"{where}: {name}: expected a number or a word, found {value!r:.60}")
+        if wrong := [name for name in self.columns if name not in known]:
+            hint = "; the batch size and the optimizer are set later, rows= says how often a sample counts"
+            raise DataError(
+                f"{where}: column {wrong[0]!r}: unknown; a layer of kind {self.kind!r} has "
+                f"{', '.join(known)}{hint if wrong[0] in _SET_LATER else ''}"
+            )
         row = {name: [value] for name, value in self.columns.items()} | {counts: [1]}
         try:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns

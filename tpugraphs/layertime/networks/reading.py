@@ -1,4 +1,4 @@
-"""Layers of a network, from wherever they are described."""
+"""Layers of a network from a module, an ONNX model or JSON."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def layers_of_torch(module: torch.nn.Module, example: object, batch_size: int | 
 
 
 class _Trace:
-    """What a run has shown so far."""
+    """A recorder of the functions and modules of a run."""
 
     def __init__(self, torch: Any, batch: int) -> None:
         self.torch, self.builder = torch, Builder(batch)
@@ -110,7 +110,7 @@ class _Trace:
         return lambda *_: self.path.append((name or type(module).__name__, module, self.calls))
 
     def leave(self, module: Any, args: Any, out: Any) -> None:
-        """Take note of a module without children in which nothing was seen."""
+        """Record a module without children that called no known function."""
         name, _, before = self.path.pop()
         free = not _is_leaf(module) or set(_torch_names(module)) & set(_FREE)
         if not free and self.calls == before and not any(out is one for one in args):
@@ -118,7 +118,7 @@ class _Trace:
             self.builder.add(None)
 
     def call(self, function: Any, args: Any, named: Any, out: Any) -> None:
-        """Take note of a function that has run."""
+        """Record a function that has run."""
         first = out[0] if isinstance(out, tuple) and out else out
         if not self.torch.is_tensor(first) or not first.is_floating_point() or not first.dim():
             return

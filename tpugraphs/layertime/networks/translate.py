@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from tpugraphs.layertime.networks.layer import Layer, places_of, window
 
@@ -19,14 +20,14 @@ def _activation(layer: Layer, numbers: int, rows: int) -> list[Layer]:
 
 def _dense_linear(layer: Layer) -> list[Layer]:
     cin, cout = (int(layer.columns[name]) for name in ("dim_input", "dim_output"))
-    product = Layer(layer.name, "linear", {"N": cin, "K": cout}, layer.rows, layer.source)
+    product = replace(layer, kind="linear", columns={"N": cin, "K": cout})
     return [product, *_activation(layer, cout, layer.rows)]
 
 
 def _linear_dense(layer: Layer) -> list[Layer]:
     count, cin, cout = (int(layer.columns[name]) for name in ("B", "N", "K"))
     columns = {"dim_input": cin, "dim_output": cout}
-    return [Layer(layer.name, "dense", columns, layer.rows * count, layer.source)]
+    return [replace(layer, kind="dense", columns=columns, rows=layer.rows * count)]
 
 
 def _conv2d_conv(layer: Layer) -> list[Layer]:
@@ -35,14 +36,11 @@ def _conv2d_conv(layer: Layer) -> list[Layer]:
         for name in ("matsize", "kernelsize", "strides", "channels_in", "channels_out")
     )
     places = places_of(side, kernel, stride, str(layer.columns["padding"]))
-    around = 0
-    while (side + 2 * around - kernel) // stride + 1 < places:
-        around += 1
+    around = max(0, -((side - kernel - (places - 1) * stride) // 2))
     if (side + 2 * around - kernel) // stride + 1 != places:  # an even kernel needs more on one side
         side, around = (places - 1) * stride + kernel, 0
     columns = {"Input_Channel": cin, "Output_Channel": cout, "Kernel_Size": kernel, "Input_Size": side}
-    whole = columns | {"Stride": stride, "Padding": around}
-    convolution = Layer(layer.name, "conv", whole, layer.rows, layer.source)
+    convolution = replace(layer, kind="conv", columns=columns | {"Stride": stride, "Padding": around})
     return [convolution, *_activation(layer, cout, layer.rows * places**2)]
 
 
@@ -55,7 +53,7 @@ def _conv_conv2d(layer: Layer) -> list[Layer]:
     matsize, padding = window(side, kernel, stride, places)
     columns: dict[str, int | str] = {"matsize": matsize, "kernelsize": kernel, "strides": stride}
     columns |= {"padding": padding, "channels_in": cin, "channels_out": cout}
-    return [Layer(layer.name, "conv2d", columns, layer.rows, layer.source)]
+    return [replace(layer, kind="conv2d", columns=columns)]
 
 
 TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
