@@ -293,7 +293,7 @@ static tg_status find_called(work *k, tg_wire w, int64_t id, int64_t *place) {
                       "computation id %lld in the instruction", (long long)id);
 }
 
-/* Note that the instruction calls a computation so many times. */
+/* Note that the instruction calls a computation, and how often. */
 static tg_status note_call(work *k, tg_wire w, int64_t id, int64_t times, int is_loop) {
     int64_t call[3] = {0, times, is_loop};
     tg_status status = find_called(k, w, id, &call[0]);

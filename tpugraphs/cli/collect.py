@@ -10,11 +10,11 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
+from tpugraphs.names import SPACES
 from tpugraphs.system.words import counted
 
 HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
 EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
-SPACES = ("options", "transpose", "constraint", "combined")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--space",
         "what is varied: options of the compiler, layouts as transpositions or as constraints, or "
         "options and transpositions (default: %(default)s)",
-        choices=SPACES,
+        choices=tuple(SPACES),
         default="options",
     )
     common.option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)

@@ -1,29 +1,87 @@
-"""Checks of numbers that users give."""
+"""Checks of arguments: a declared range, or what an argument may be, and one message for all that it is not.
+
+``check_...`` return the argument or raise ConfigError; ``is_...`` are for those who raise an error of their
+own. True and False are never numbers here.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["check_number", "check_whole"]
+__all__ = [
+    "check_choice",
+    "check_number",
+    "check_share",
+    "check_type",
+    "check_whole",
+    "is_number",
+    "is_whole",
+]
+
+_Value = TypeVar("_Value")
+_MOST = 2**63 - 1
 
 
-def check_whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+def is_whole(value: Any, least: float = -np.inf, most: float = np.inf) -> bool:
+    """Return whether `value` is a whole number from `least` to `most`, Python's or NumPy's."""
+    number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return number and bool(least <= value <= most)
+
+
+def is_number(value: Any, least: float = -np.inf, most: float = np.inf) -> bool:
+    """Return whether `value` is a whole or floating-point number from `least` to `most`; NaN is not."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return number and bool(least <= value <= most)
+
+
+def check_whole(name: str, value: Any, least: int, most: int = _MOST) -> int:
     """Return an argument that is a whole number from `least` to `most`, or raise ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        expected = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+    if not is_whole(value, least, most):
+        expected = f"of at least {least}" if most == _MOST else f"from {least} to {most}"
         long = isinstance(value, int) and value.bit_length() > 64
         found = f"one of {value.bit_length():,} bits" if long else repr(value)
         raise ConfigError(f"{name}: expected a whole number {expected}, got {found}")
     return int(value)
 
 
-def check_number(name: str, value: Any, least: float = 1e-6, most: float = 1e6) -> float:
-    """Return an argument that is a number from `least` to `most`, or raise ConfigError."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        raise ConfigError(f"{name}: expected a number from {least:g} to {most:g}, got {value!r}")
+def check_number(
+    name: str, value: Any, least: float = 1e-6, most: float = 1e6, *, above: bool = False
+) -> float:
+    """Return an argument that is a number from `least` to `most`, or raise ConfigError.
+
+    With `above`, `least` itself is refused.
+    """
+    if not is_number(value, least, most) or (above and value == least):
+        limits = f"above {least:g}, at most {most:g}" if above else f"from {least:g} to {most:g}"
+        raise ConfigError(f"{name}: expected a number {limits}, got {value!r}")
     return float(value)
+
+
+def check_share(name: str, value: Any, such_as: float = 0.1) -> float:
+    """Return an argument that is above 0 and below 1, or raise ConfigError with an example."""
+    if not is_number(value, 0, 1) or value in (0, 1):
+        raise ConfigError(f"{name}: expected a share between 0 and 1 such as {such_as:g}, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[_Value]) -> _Value:
+    """Return an argument that is one of the `choices`, or raise ConfigError."""
+    choices = list(choices)
+    for choice in choices:
+        same_kind = isinstance(value, type(choice)) and isinstance(value, bool) == isinstance(choice, bool)
+        if same_kind and value == choice:
+            return choice
+    raise ConfigError(f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r:.200}")
+
+
+def check_type(name: str, value: _Value, *types: type, expected: str = "") -> _Value:
+    """Return an argument of one of these types, or raise ConfigError. True and False are bool alone."""
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        expected = expected or " or ".join(one.__name__ for one in types)
+        raise ConfigError(f"{name}: expected {expected}, got {type(value).__name__}")
+    return value

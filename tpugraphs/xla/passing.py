@@ -2,8 +2,8 @@
 
 The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout
 does. A value of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension
-``p[k]`` of the value. A rule computes with the arrays as they are and says in which order its results are. A
-primitive without a rule gets row-major operands.
+``p[k]`` of the value. A rule computes with the arrays as they are and returns its results with their orders.
+A primitive without a rule gets row-major operands.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -4,7 +4,7 @@ A *site* is a value of the program whose physical order may be chosen. Two ways 
 
 - `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA
   sees another program of row-major values.
-- `constrained`: XLA is told the layout of the value and finds its own way around it.
+- `constrained`: XLA must give the value this layout, and chooses the others around it.
 
 An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does.
 Published layout digits run from minor to major: `digits` and `order_of` convert.
@@ -92,11 +92,6 @@ class Site:
     shape: tuple[int, ...]
     orders: tuple[Order, ...]
     work: int
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     @property
     def scope(self) -> str:
@@ -363,8 +358,8 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
         ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace
         it, with no choice made, before layout assignment.
     opcodes : sequence of str, optional
-        Opcode of every node, as XLA spells them. With it the bodies of reductions and what XLA put around an
-        instruction under the same name are told from the instruction.
+        Opcode of every node, as XLA spells them. They distinguish the instruction from the bodies of
+        reductions, and from what XLA put around it under the same name.
 
     Returns
     -------
