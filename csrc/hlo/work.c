@@ -433,6 +433,10 @@ static void add_up(work *k, int64_t entry, float *result) {
     for (int i = 0; i < TG_WORK_COLUMNS; i++) result[i] = (float)total[i];
 }
 
+int64_t tg_hlo_work_bytes(const tg_hlo_graph *graph) {
+    return graph->computations * (int64_t)sizeof(summary);
+}
+
 tg_status tg_hlo_work(tg_hlo *hlo, const tg_hlo_graph *graph, float *result) {
     work k = {.r = &hlo->reader, .graph = graph};
     tg_status status = tg_hlo_find_places(k.r, graph, &k.places);
