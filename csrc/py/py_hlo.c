@@ -39,7 +39,7 @@ static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
     return total;
 }
 
-/* Whether there is room for so much more; if not, the error is set. */
+/* Whether there is room for more bytes of arrays; if not, the error is set. */
 static int account(request *q, int64_t bytes, tg_error *err) {
     if (!__builtin_add_overflow(q->total, bytes, &q->total) && q->total <= q->limit) return 1;
     tg_bad_field(err, "file", "arrays of at most max_bytes together", "raise max_bytes if the file is right",
