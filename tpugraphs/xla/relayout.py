@@ -46,7 +46,7 @@ from tpugraphs.xla.passing import (
     Order,
     Value,
     apply,
-    bind,
+    apply_row_major,
     inverse,
     row_major,
 )
@@ -413,7 +413,7 @@ def _interpreter(
     apply_eqn: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
-    """Return a function that applies each equation in its scope; `choose` puts an argument into an order."""
+    """Return a function that applies each equation in its scope; `choose` puts a value into an order."""
     flat = _flat(program)
     orders = _checked(flat, choices)
 
@@ -433,6 +433,8 @@ def _interpreter(
         for index, eqn in enumerate(flat.eqns):
             with jax.named_scope(_scope(index)):
                 results = apply_eqn(eqn, read(eqn.invars), orders.get(index))
+                if index in orders:
+                    results[0] = choose(results[0], orders[index])
             for var, value in zip(eqn.outvars, results, strict=True):
                 value.scope = _scope(index)
                 env[var] = value
@@ -486,10 +488,4 @@ def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> C
         pin: Any = with_layout_constraint
         return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
-    def apply_eqn(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-        results = [Value.plain(y) for y in bind(eqn, [value.logical() for value in values])]
-        if choice is not None:
-            results[0] = choose(results[0], choice)
-        return results
-
-    return _interpreter(program, choices, apply_eqn, choose)
+    return _interpreter(program, choices, apply_row_major, choose)
