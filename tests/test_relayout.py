@@ -474,12 +474,9 @@ def test_sites_are_the_values_of_most_work():
     few = relayout.sites(program, 5)
     assert len(few) == 5 and min(s.work for s in few) >= sorted(s.work for s in everything)[-5]
     for site in everything:
-        assert (
-            site.rank == len(site.shape)
-            and 2 <= site.rank <= 6
-            and site.orders[0] == passing.row_major(site.rank)
-        )
-        assert set(site.orders) >= set(relayout.permutations(site.rank))
+        rank = len(site.shape)
+        assert 2 <= rank <= 6 and site.orders[0] == passing.row_major(rank)
+        assert set(site.orders) >= set(relayout.permutations(rank))
     eqn = relayout._flat(program).eqns[[s for s in everything if s.primitive == "add"][-1].index]
     assert eqn.primitive.name == "add"
 

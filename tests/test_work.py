@@ -14,6 +14,7 @@ jax = pytest.importorskip("jax", reason="programs are written in jax")
 import jax.numpy as jnp  # noqa: E402
 
 import tpugraphs as tg  # noqa: E402
+from tpugraphs import _core  # noqa: E402
 from tpugraphs.data import hlo  # noqa: E402
 from tpugraphs.xla import work, zoo  # noqa: E402
 
@@ -182,6 +183,13 @@ def test_what_is_no_optimised_program_is_refused(what):
     data, message = WRONG[what]
     with pytest.raises(tg.DataError, match=message):
         work.columns_of(data)
+
+
+def test_max_bytes_is_kept():
+    program = module(*([op(1, "add")] for _ in range(1000)))
+    with pytest.raises(tg.DataError, match="found [0-9]+ bytes and more, max_bytes is 100000"):
+        _core.hlo_work(program, 100_000)
+    assert _core.hlo_work(program, 1_000_000)[1][0].max() == 1
 
 
 def test_the_bytes_of_anything_do_no_worse_than_an_error():

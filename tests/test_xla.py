@@ -24,14 +24,14 @@ from tpugraphs.data import hlo
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, Error
+from tpugraphs.names import SpaceRow
 from tpugraphs.system import files
-from tpugraphs.system.interrupts import Interrupts
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
 jnp = jax.numpy
 
 from tpugraphs.xla import building, collecting, programs, relayout, spaces, worker  # noqa: E402
-from tpugraphs.xla import options as levers  # noqa: E402
+from tpugraphs.xla import options as xla_options  # noqa: E402
 from tpugraphs.xla.child import Child, ChildError  # noqa: E402
 from tpugraphs.xla.programs import Program  # noqa: E402
 
@@ -51,7 +51,7 @@ def endless(x):
 @pytest.fixture(scope="module")
 def child():
     with Child([X, W], 60) as running:
-        running.add("", Program(softmax, (X, W)).module())
+        running.add("", Program(softmax, (X, W)).module)
         yield running
 
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_measured_is_said():
 
 def test_a_program_that_does_not_compile_is_named():
     with Child([], 30) as child, pytest.raises(Error, match="mine: XLA cannot compile it: "):
-        programs.dump("mine", child, b"nonsense")
+        programs.dump("mine", child, lambda: b"nonsense")
 
 
 def test_the_digest_sees_values():
@@ -320,7 +320,7 @@ def test_equal_programs_share_one_measurement():
 def test_options_are_drawn_alike_for_all_programs():
     def drawn(sites, seed=3):
         space = spaces.Space.__new__(spaces.Space)
-        space.options, space.sites, space._changes = levers.CPU, sites, 2.0
+        space.options, space.sites, space._row = xla_options.CPU, sites, SpaceRow(changes=2.0)
         return space.draw(20, np.random.default_rng(seed))
 
     sites = relayout.sites(jax.make_jaxpr(softmax)(X, W))
@@ -330,15 +330,19 @@ def test_options_are_drawn_alike_for_all_programs():
 
 
 def test_options_that_xla_does_not_know_are_left_out(child):
+    names = xla_options._names(
+        "xla_cpu_experimental_ynn_fusion_type", ("DOT", "TEA"), ("TEA",), 0.5, xla_options._LIBRARY
+    )
     given = (
-        levers.Option("xla_no_such_option", (1, 2), 0.5),
-        levers.Option("xla_cpu_prefer_vector_width", (256, "wide", 128), 0.5),
-        levers.Option("xla_cpu_enable_fast_math", (False, "perhaps"), 0.5),
-        levers.Switches("xla_cpu_experimental_ynn_fusion_type", ("DOT", "TEA"), ("TEA",), 0.5, prefix=levers._LIBRARY),
+        xla_options.Option("xla_no_such_option", (1, 2), 0.5),
+        xla_options.Option("xla_cpu_prefer_vector_width", (256, "wide", 128), 0.5),
+        xla_options.Option("xla_cpu_enable_fast_math", (False, "perhaps"), 0.5),
+        *names,
     )  # fmt: skip
     known = spaces._known(given, child)
-    assert [option.name for option in known] == [given[1].name, given[3].name]
-    assert known[0].values == (256, 128) and known[1].names == ("DOT",) and known[1].default() == ""
+    assert [option.name for option in known] == [given[1].name, names[0].name]
+    assert known[0].values == (256, 128) and known[1] == names[0]
+    assert xla_options.changed(known[1:], [True]) == {names[0].name[:-4]: "LIBRARY_FUSION_TYPE_DOT"}
     with pytest.raises(ConfigError, match="knows none of the options"):
         spaces._known(given[:1], child)
     other = SimpleNamespace(ask=child.ask, device={"platform": "gpu"})
@@ -346,11 +350,18 @@ def test_options_that_xla_does_not_know_are_left_out(child):
         spaces._known(given, other)
 
 
+def test_names_of_a_list_are_put_together():
+    names = xla_options._names("list", ("a", "b", "c"), ("b",), 0.5, "x_")
+    options = [*names, xla_options.Option("width", (3, 4), 0.5)]
+    assert xla_options.changed(options, [False, True, False, 3]) == {}
+    assert xla_options.changed(options, [True, True, True, 4]) == {"list": "x_a,x_b,x_c", "width": 4}
+    assert xla_options.changed(options, [False, False, False, 3]) == {"list": ""}
+
+
 def test_lists_may_be_empty(child):
     default = child.compile("", {})
-    for option in levers.CPU:
-        if isinstance(option, levers.Switches):
-            assert child.compile("", {option.name: ""})["deviation"] < 1e-5
+    for option in {option.parts[0] for option in xla_options.CPU if option.parts[1]}:
+        assert child.compile("", {option: ""})["deviation"] < 1e-5
     assert child.compile("", {}) == {**default, "seconds": pytest.approx(default["seconds"], abs=60)}
 
 
@@ -394,7 +405,7 @@ def test_crashes_hangs_and_wrong_outputs_are_invalid(monkeypatch):
         wrong = made.index(candidate.key) == 3
         return self._program.module(lambda x, w: (softmax(x, w) + 1,)) if wrong else real(self, candidate)
 
-    interfere(monkeypatch, "compile", act)
+    interfere(monkeypatch, "_compile", act)
     monkeypatch.setattr(spaces.Space, "module", module)
     graph = tg.xla.collect(softmax, X, W, space="transpose", n_configs=5, seed=2, timeout=5, **QUICK)
     assert graph.valid.tolist() == [True, False, False, False, True]
@@ -451,35 +462,34 @@ def test_the_default_must_run(monkeypatch):
         tg.xla.collect(softmax, X, W, space="constraint", n_configs=2, **QUICK)
 
 
-def test_no_candidate_is_compared_with_itself():
+def test_no_candidate_is_compared_with_itself(monkeypatch):
     """If the default fails in a new child, the next candidate must not be what all are compared with."""
     calls = []
 
-    def compile_(key, *_):
+    def ask(do, key, **_):
         calls.append(key)
         if calls == ["", "", ""]:
-            raise ChildError("no memory", False)
+            raise ChildError("no memory")
         return {"hash": key, "deviation": 0.0}
 
-    fake = SimpleNamespace(starts=1, running=True, ask=lambda do: {}, has=lambda key: True, compile=compile_)
-    space = SimpleNamespace()
-    candidates = [spaces.Candidate(layouts=layouts) for layouts in ({}, {1: (1, 0)}, {2: (1, 0)})]
-    run = collecting._Run("p", space, candidates, fake, Interrupts(), 1e-3, 1e-4, 1, False)
-    run._compile(0)
-    run._compile(0)
-    fake.starts = 2
-    with pytest.raises(ChildError):
-        run._compile(1)
-    run._compile(2)
-    assert calls == ["", "", "", "", "2:(1, 0)"]
+    with Child([], 5) as child:
+        monkeypatch.setattr(child, "ask", ask)
+        monkeypatch.setattr(child, "_load", lambda key: None)
+        child.compile("", {})
+        child.compile("", {})
+        child.kill()
+        with pytest.raises(ChildError):
+            child.compile("1:(1, 0)", {})
+        child.compile("2:(1, 0)", {})
+        assert calls == ["", "", "", "", "2:(1, 0)"] and child.programs == {"", "2:(1, 0)"}
 
 
 def test_a_child_that_cannot_start_is_ended():
     with Child([X], 5) as child:
         child._file("arguments.npz").write_bytes(b"damaged")
         with pytest.raises(ChildError, match="process for XLA could not be started: .*"):
-            child.ask("ready")
-        assert not child.running
+            child.ask("probe", options={})
+        assert child._process is None
 
 
 def test_the_child_ends_with_its_parent(tmp_path):
@@ -490,8 +500,8 @@ def test_the_child_ends_with_its_parent(tmp_path):
     from test_xla import Child, Program, endless
     x = np.ones(3, np.float32)
     with Child([x], 100) as child:
-        child.add("", Program(endless, (x,)).module())
-        child.ask("ready")
+        child.add("", Program(endless, (x,)).module)
+        child.ask("probe", options={})
         print(child._process.pid, flush=True)
         child.compile("", {})
     """
@@ -532,7 +542,7 @@ def test_ctrl_c_before_two_rounds_leaves_nothing(monkeypatch, stage, press, tmp_
     real = getattr(collecting._Run, stage)
 
     def patched(self, *args):
-        left.append((self.child._process.pid if self.child.running else None, Path(self.child._folder.name)))
+        left.append((self.child._process and self.child._process.pid, Path(self.child._folder.name)))
         if len(left) == 3:
             press()
         return real(self, *args)
@@ -865,10 +875,19 @@ def test_options_of_a_config_are_those_that_jax_takes(measured):
     graph = measured("options")
     assert tg.xla.compiler_options(graph, 0) == {}
     for config in range(1, graph.num_configs):
-        given = tg.xla.compiler_options(graph, config)
-        values = {lever.name: given.get(lever.name, lever.default()) for lever in levers.CPU}
-        row = levers.encode(levers.CPU, values)
-        assert row == graph.schema.decode("config", graph.config_feat[config]) and given
+        given, row = (
+            tg.xla.compiler_options(graph, config),
+            graph.schema.decode("config", graph.config_feat[config]),
+        )
+        for option in xla_options.CPU:
+            xla, name = option.parts
+            if xla in given:
+                assert row[option.name] == (
+                    name in given[xla].split(",") if name else option.cell(given[xla])
+                )
+            else:
+                assert row[option.name] == option.cell(option.values[0])
+        assert given
     config = graph.ran[-1]
     compiled = jax.jit(softmax).lower(X, W).compile(compiler_options=tg.xla.compiler_options(graph, config))
     np.testing.assert_allclose(compiled(X, W), jax.jit(softmax)(X, W), rtol=1e-4)

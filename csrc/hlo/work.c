@@ -293,7 +293,7 @@ static tg_status find_called(work *k, tg_wire w, int64_t id, int64_t *place) {
                       "computation id %lld in the instruction", (long long)id);
 }
 
-/* Note that the instruction calls a computation so many times. */
+/* Note that the instruction calls a computation, and how often. */
 static tg_status note_call(work *k, tg_wire w, int64_t id, int64_t times, int is_loop) {
     int64_t call[3] = {0, times, is_loop};
     tg_status status = find_called(k, w, id, &call[0]);
@@ -431,6 +431,10 @@ static void add_up(work *k, int64_t entry, float *result) {
         end = s->first_call;
     }
     for (int i = 0; i < TG_WORK_COLUMNS; i++) result[i] = (float)total[i];
+}
+
+int64_t tg_hlo_work_bytes(const tg_hlo_graph *graph) {
+    return graph->computations * (int64_t)sizeof(summary);
 }
 
 tg_status tg_hlo_work(tg_hlo *hlo, const tg_hlo_graph *graph, float *result) {

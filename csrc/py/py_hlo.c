@@ -39,12 +39,9 @@ static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
     return total;
 }
 
-/* Whether there is room for the arrays of one more graph; if not, the error is set. */
-static int account(request *q, tg_hlo_graph *g, tg_error *err) {
-    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit) {
-        g->most_edges = (q->limit - q->total) / EDGE;
-        return 1;
-    }
+/* Whether there is room for more bytes of arrays; if not, the error is set. */
+static int account(request *q, int64_t bytes, tg_error *err) {
+    if (!__builtin_add_overflow(q->total, bytes, &q->total) && q->total <= q->limit) return 1;
     tg_bad_field(err, "file", "arrays of at most max_bytes together", "raise max_bytes if the file is right",
                  "%lld bytes and more, max_bytes is %lld", (long long)q->total, (long long)q->limit);
     return 0;
@@ -95,7 +92,8 @@ static PyObject *text_or_none(const char *text) {
 
 /* Read a graph that was measured, as a dict; NULL with an exception or the reader's error set. */
 static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
-    if (!account(q, g, hlo->reader.err)) return NULL;
+    if (!account(q, bytes_of(g, q->extra), hlo->reader.err)) return NULL;
+    g->most_edges = (q->limit - q->total) / EDGE;
     PyObject *dict = PyDict_New();
     if (dict == NULL || !add_arrays(dict, g, q->extra)) {
         Py_XDECREF(dict);
@@ -161,8 +159,8 @@ static PyObject *read_fusions(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
 
 /* The work of a program, (TG_WORK_COLUMNS); NULL with an exception or the reader's error set. */
 static PyObject *read_work(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
-    (void)q;
     const npy_intp columns = TG_WORK_COLUMNS;
+    if (!account(q, tg_hlo_work_bytes(g), hlo->reader.err)) return NULL;
     PyArrayObject *array = tg_new_array(NPY_FLOAT32, 1, &columns);
     if (array == NULL) return NULL;
     tg_status status;
@@ -242,20 +240,23 @@ static PyObject *hlo_names(PyObject *self, PyObject *from) {
     return read_source(from, &q);
 }
 
-static PyObject *hlo_fusions(PyObject *self, PyObject *args) {
-    (void)self;
+/* (source, max_bytes): what `read` makes of each program. */
+static PyObject *read_within(PyObject *args, request q) {
     PyObject *from;
-    request q = {.read = read_fusions, .sorted = 1};
     long long limit;
     if (!PyArg_ParseTuple(args, "OL", &from, &limit)) return NULL;
     q.limit = limit;
     return read_source(from, &q);
 }
 
-static PyObject *hlo_work(PyObject *self, PyObject *from) {
+static PyObject *hlo_fusions(PyObject *self, PyObject *args) {
     (void)self;
-    request q = {.read = read_work, .limit = INT64_MAX};
-    return read_source(from, &q);
+    return read_within(args, (request){.read = read_fusions, .sorted = 1});
+}
+
+static PyObject *hlo_work(PyObject *self, PyObject *args) {
+    (void)self;
+    return read_within(args, (request){.read = read_work});
 }
 
 static PyObject *hlo_work_columns(PyObject *self, PyObject *unused) {
@@ -277,8 +278,8 @@ PyMethodDef tg_hlo_methods[] = {
     {"hlo_fusions", hlo_fusions, METH_VARARGS,
      PyDoc_STR("hlo_fusions(source, max_bytes) -> (message, [[{field: array}]]) of every program's fused "
                "computations, each with what it calls.")},
-    {"hlo_work", hlo_work, METH_O,
-     PyDoc_STR("hlo_work(source) -> (message, [work]) of every program, by hlo_work_columns().")},
+    {"hlo_work", hlo_work, METH_VARARGS,
+     PyDoc_STR("hlo_work(source, max_bytes) -> (message, [work]) of every program, by hlo_work_columns().")},
     {"hlo_work_columns", hlo_work_columns, METH_NOARGS, PyDoc_STR("Names of the columns of hlo_work.")},
     {NULL, NULL, 0, NULL},
 };

@@ -16,9 +16,8 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
+from tpugraphs.names import SPACES
 from tpugraphs.system.words import counted
-
-SPACES = ("options", "transpose", "constraint", "combined")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""One's own programs: their graphs, and measured configurations of them on this machine (extra ``[jax]``).
+"""Graphs of your JAX programs, and measurements of their configurations on this machine (extra ``[jax]``).
 
 >>> import jax.numpy as jnp
 >>> import tpugraphs as tg
@@ -14,9 +14,10 @@ try:
 except ImportError as error:
     raise ImportError("tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'", name=error.name) from None
 
+from tpugraphs.names import SPACES
 from tpugraphs.xla import zoo
 from tpugraphs.xla.building import build, data_sheet
-from tpugraphs.xla.collecting import SPACES, candidates, collect
+from tpugraphs.xla.collecting import candidates, collect
 from tpugraphs.xla.options import compiler_options
 from tpugraphs.xla.programs import graph, kernels
 

@@ -14,17 +14,18 @@ import numpy as np
 from tpugraphs.data.collections import Split, graph_files
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.names import SPLITS
+from tpugraphs.names import SPACES, SPLITS
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.words import counted
-from tpugraphs.xla.collecting import SPACES, CollectOptions, collect
+from tpugraphs.xla.collecting import CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
 __all__ = ["build", "data_sheet"]
 
 SHEET = "README.md"
-_FIRST = {"constraint": "layout"}  # of a collection's name, where it is not the space
+_SETTINGS = ("space", "rounds", "passes", "least", "seed", "tolerance", "tpugraphs", "date")  # in `about`
 
 
 def build(
@@ -37,9 +38,8 @@ def build(
 ) -> Path:
     """Measure the programs of the zoo, one file each, in ``root/SPACE/xla/PLATFORM/SPLIT``.
 
-    What has been measured already is not measured again, so an interrupted call can be repeated. A program
-    that cannot be measured is reported and left out. The data sheet ``README.md`` describes all graphs of
-    the collection.
+    Repeat an interrupted call to continue it: no program is measured twice. A program that cannot be measured
+    is reported and left out. The data sheet ``README.md`` describes all graphs of the collection.
 
     Parameters
     ----------
@@ -70,9 +70,8 @@ def build(
     KeyboardInterrupt
         After Ctrl-C. Programs that are done and finished rounds are kept.
     """
-    if space not in SPACES:
-        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
-    folder = Path(absolute(root), _FIRST.get(space, space), "xla", jax.default_backend())
+    row = SPACES[check_choice("space", space, SPACES)]
+    folder = Path(absolute(root), row.collection or space, "xla", jax.default_backend())
     chosen = [program for family in only for program in programs(family=family)] or list(programs())
     for program in chosen:
         if sizes is not None and program.size >= sizes:
@@ -138,20 +137,15 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
 
 
 def _settings(graphs: Sequence[Graph]) -> list[str]:
-    """Say where and how graphs were measured; what differs between them is listed."""
-    told: dict[str, Counter[str]] = {}
-    for graph in graphs:
-        values = {
-            key: graph.about.get(key)
-            for key in ("space", "rounds", "passes", "least", "seed", "tolerance", "tpugraphs", "date")
-        }
-        for key, value in {**graph.about["machine"], **values}.items():
-            told.setdefault(key, Counter())[str(value)] += 1
-    plain = tables.plain_markdown
-    rows = [f"| {plain(key)} | {plain(', '.join(sorted(counts)))} |" for key, counts in told.items()]
+    """Describe where and how graphs were measured, with all values of what differs between them."""
+    values: dict[str, set[str]] = {}
     failed: Counter[str] = Counter()
     for graph in graphs:
+        for key, value in {**graph.about["machine"], **{k: graph.about.get(k) for k in _SETTINGS}}.items():
+            values.setdefault(key, set()).add(str(value))
         failed.update(graph.about["failed"])
+    plain = tables.plain_markdown
+    rows = [f"| {plain(key)} | {plain(', '.join(sorted(found)))} |" for key, found in values.items()]
     configs = sum(graph.num_configs for graph in graphs)
     losses = "".join(f"; {kind}: {count:,}" for kind, count in sorted(failed.items()))
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
@@ -165,7 +159,7 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
 
 
 def _line(graph: Graph) -> list[tuple[str, str]]:
-    """Cells of a graph, with their heads."""
+    """Return the heads and cells of a graph's row in the data sheet."""
     times = graph.runtime[graph.ran]
     return [
         ("graph", graph.name),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,15 +27,11 @@ _START = 120.0  # seconds that a child may take at least to import JAX and to re
 
 
 class ChildError(Error):
-    """A request failed; `ended` says whether the child has ended with it."""
-
-    def __init__(self, text: str, ended: bool) -> None:
-        super().__init__(text)
-        self.ended = ended
+    """A request failed, perhaps because the child has ended."""
 
 
 class Child:
-    """A child process with its folder of programs. Use it in a ``with`` block.
+    """A child process with its folder of programs; the first request starts it. Use it in a ``with`` block.
 
     Parameters
     ----------
@@ -47,17 +44,19 @@ class Child:
     ----------
     device : dict of str to str or int
         Where it runs: platform, device, cores, threads, versions.
-    starts : int
-        How often it had to be started.
+    programs : set of str
+        Hashes of what the running process has compiled; empty when it has just been started.
     """
 
     def __init__(self, arguments: list[Any], timeout: float) -> None:
-        self.timeout, self.starts = timeout, 0
+        self.timeout = timeout
         self.device: dict[str, Any] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tpugraphs-")
         self._process: subprocess.Popen[bytes] | None = None
         self._modules: dict[str, Path] = {}
         self._loaded: set[str] = set()
+        self.programs: set[str] = set()
+        self._first: tuple[str, dict[str, Any]] | None = None
         self._pending = b""
         plain = [np.asarray(array, order="C") for array in arguments]
         names = json.dumps([array.dtype.name for array in plain]).encode()
@@ -75,11 +74,6 @@ class Child:
         self.kill()
         self._folder.cleanup()
 
-    @property
-    def running(self) -> bool:
-        """Whether there is a process; the first request starts one."""
-        return self._process is not None
-
     def kill(self) -> None:
         """End the process; compiled programs are gone with it."""
         if self._process is not None:
@@ -87,22 +81,30 @@ class Child:
             self._process.communicate()
             self._process = None
         self._loaded.clear()
+        self.programs.clear()
 
-    def add(self, key: str, module: bytes) -> None:
-        """Store a program (what :mod:`jax.export` wrote) under a name."""
+    def add(self, key: str, make: Callable[[], bytes]) -> None:
+        """Store a program under a name, unless one is: `make` writes it as :mod:`jax.export` does."""
         if key not in self._modules:
             path = self._file(f"module_{len(self._modules)}.bin")
-            path.write_bytes(module)
+            path.write_bytes(make())
             self._modules[key] = path
 
-    def has(self, key: str) -> bool:
-        """Tell whether a program of that name is stored."""
-        return key in self._modules
-
     def compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Compile, run and check a candidate: ``hash``, ``seconds`` and ``deviation`` from the first one."""
+        """Compile, run and check a candidate: ``hash``, ``seconds`` and ``deviation`` from the first one.
+
+        A new process gets the first one before any other: without it there is nothing to compare with.
+        """
+        self._first = self._first or (key, options)
+        if not self.programs and (key, options) != self._first:
+            self._compile(*self._first)
+        return self._compile(key, options)
+
+    def _compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
         self._load(key)
-        return self.ask("compile", key=key, options=options)
+        answer = self.ask("compile", key=key, options=options)
+        self.programs.add(answer["hash"])
+        return answer
 
     def dump(self, key: str) -> tuple[Path, Path]:
         """Write the program before layout assignment, and the optimised one; their files."""
@@ -110,11 +112,11 @@ class Child:
         folder = tempfile.mkdtemp(dir=self._folder.name)
         answer = self.ask("dump", key=key, folder=folder)
         if not answer["before"]:
-            raise ChildError("XLA wrote no program before layout assignment", False)
+            raise ChildError("XLA wrote no program before layout assignment")
         return Path(answer["before"][-1]), Path(answer["optimised"])
 
     def _load(self, key: str) -> None:
-        if not self.running or key not in self._loaded:
+        if key not in self._loaded:
             self.ask("module", key=key, path=str(self._modules[key]))
             self._loaded.add(key)
 
@@ -131,7 +133,6 @@ class Child:
         return self._request({"do": do, **fields}, self.timeout)
 
     def _start(self) -> None:
-        self.starts += 1
         self._pending = b""
         # -P, and "" spelled out: what the parent imports, in its order, and nothing else from this folder.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -152,7 +153,7 @@ class Child:
             self._request({"do": "arguments", "path": str(self._file("arguments.npz"))}, limit)
         except ChildError as error:
             self.kill()  # without arguments it is of no use
-            raise ChildError(f"the process for XLA could not be started: {error}", True) from None
+            raise ChildError(f"the process for XLA could not be started: {error}") from None
 
     def _request(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         process = self._process
@@ -167,7 +168,7 @@ class Child:
             left = limit - time.monotonic()
             if left <= 0:
                 self.kill()
-                raise ChildError(f"{request['do']}: no answer within {timeout:g} s", True)
+                raise ChildError(f"{request['do']}: no answer within {timeout:g} s")
             ready, _, _ = select.select([process.stdout], [], [], min(left, 1.0))
             if ready:
                 some = os.read(process.stdout.fileno(), 1 << 16)
@@ -177,7 +178,7 @@ class Child:
         line, _, self._pending = self._pending.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise ChildError(answer["error"], False)
+            raise ChildError(answer["error"])
         return answer
 
     def _ended(self, do: str) -> ChildError:
@@ -189,7 +190,7 @@ class Child:
         fatal = [line for line in log if _FATAL.match(line)] or log[-1:]
         self.kill()
         why = "".join(f": {line[:300]}" for line in fatal[:1])
-        return ChildError(f"{do}: the process ended with {how}{why}", True)
+        return ChildError(f"{do}: the process ended with {how}{why}")
 
 
 def _storable(array: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -26,7 +27,8 @@ from tpugraphs.data.collections import load
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.names import SPACES
+from tpugraphs.system.arguments import check_choice, check_number, check_whole
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.logs import log
@@ -35,14 +37,14 @@ from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
-from tpugraphs.xla.spaces import SPACES, Candidate, Space
+from tpugraphs.xla.spaces import Candidate, Space
 from tpugraphs.xla.work import COLUMNS
 
-__all__ = ["SPACES", "candidates", "collect"]
+__all__ = ["candidates", "collect"]
 
-_LEAST_ROUNDS = 2  # without two there is no noise to be seen
+_LEAST_ROUNDS = 2  # one shows no noise
 _NS = 1e9
-_DIGITS = 4  # of a time that are kept: noise is in the second or third
+_DIGITS = 4  # significant digits of a time: noise is in the second or third
 _SUFFIXES = (".npz", ".tgpack")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
 
@@ -79,9 +81,9 @@ def collect(
 ) -> Graph:
     """Compile a function in many ways, check and time each, and return the graph with its runtimes.
 
-    Everything is compiled and run in a child process. Candidates that compile to the same program are timed
-    once and share the result. All others are timed in turn, in a new order every time, so that what else the
-    machine does hits all of them alike; the fastest round counts.
+    Everything is compiled and run in a child process. Candidates that compile to the same program share one
+    measurement. The others take turns, in a new order every time, so that other load on the machine affects
+    all of them alike. The fastest round counts.
 
     Parameters
     ----------
@@ -91,9 +93,9 @@ def collect(
         Its arguments. Their values are used: outputs are compared. The child has copies of them on its
         default device, wherever the arrays themselves are. Other leaves (numbers, None) are constants.
     space : {"options", "transpose", "constraint", "combined"}
-        What is varied. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
-        transpositions in the program. ``"constraint"``: layouts demanded of the compiler, which must copy
-        where it would choose another one. ``"combined"``: options and transpositions.
+        What to vary. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
+        transpositions in the program. ``"constraint"``: layouts that the compiler must use; it copies where
+        it would choose others. ``"combined"``: options and transpositions.
     n_configs : int
         Configs to draw, 2 or more. There are fewer if the space is smaller.
     configs : Graph, optional
@@ -102,8 +104,8 @@ def collect(
     rounds : int
         Measurements of each config, 2 or more.
     passes : int
-        How often a round goes through all configs, 1 or more. Its measurement of a config is the fastest
-        time of these, which are far apart: on a busy machine that says more than many runs on end.
+        How often a round goes through all configs, 1 or more. The fastest time of a config counts. Passes
+        are far apart, which on a busy machine is better than many runs in a row.
     seed : int
         0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
         program.
@@ -152,26 +154,22 @@ def collect(
     UserWarning
         When Ctrl-C has ended the measurement early.
     """
-    _known_space(space)
-    check_whole("n_configs", n_configs, 2)
+    settings = {
+        "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
+        "seed": check_whole("seed", seed, 0), "tolerance": _above_zero("tolerance", tolerance),
+        "least": _above_zero("least", least), "passes": check_whole("passes", passes, 1),
+    }  # fmt: skip
     check_whole("rounds", rounds, _LEAST_ROUNDS)
-    check_whole("passes", passes, 1)
-    check_whole("seed", seed, 0)
-    for field_, value in (("tolerance", tolerance), ("least", least), ("timeout", timeout)):
-        _positive(field_, value)
+    _above_zero("timeout", timeout)
     target = _target(out)
     program = Program(fn, args, name)
     journal = _Journal(target)
     with journal.held(), Child(program.arguments, timeout) as child:
-        chosen = SPACES[space](program, child)
+        chosen = Space(program, child, SPACES[space])
         if configs is None:
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         else:
             drawn = chosen.again(configs)
-        settings = {
-            "space": space, "n_configs": int(n_configs), "seed": int(seed), "tolerance": float(tolerance),
-            "least": float(least), "passes": int(passes),
-        }  # fmt: skip
         digest = _digest(program, drawn, settings, child.device)
         found = _finished(target, digest, rounds)
         if found is not None:
@@ -208,15 +206,15 @@ def candidates(
     name: str | None = None,
     timeout: float = 60.0,
 ) -> Graph:
-    """Make the graph of a function with configs to rank, of which none is measured.
+    """Return the graph of a function with unmeasured configs, for a ranker to choose from.
 
-    Of the program only XLA's default is compiled, and it is not run. Let a ranker choose a few configs, and
-    measure these: ``collect(fn, *args, space=space, configs=graph.select(ranker.choose(graph, 5)))``.
+    Only XLA's default is compiled, and it is not run. Let a ranker choose a few configs, and measure
+    these: ``collect(fn, *args, space=space, configs=graph.select(ranker.choose(graph, 5)))``.
 
     Parameters
     ----------
     fn, *args, space, n_configs, seed, name, timeout
-        As for :func:`collect`, and the configs are those that it measures. Only shapes and types of `args`
+        As for :func:`collect`, which would measure the same configs. Only shapes and types of `args`
         matter, so ``jax.ShapeDtypeStruct`` does as well.
 
     Returns
@@ -231,31 +229,25 @@ def candidates(
     Error
         XLA cannot compile it, or there is nothing in it to lay out.
     """
-    _known_space(space)
-    check_whole("n_configs", n_configs, 2)
-    check_whole("seed", seed, 0)
-    _positive("timeout", timeout)
+    about: dict[str, Any] = {
+        "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
+        "seed": check_whole("seed", seed, 0),
+    }  # fmt: skip
+    _above_zero("timeout", timeout)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        chosen = SPACES[space](program, child)
+        chosen = Space(program, child, SPACES[space])
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
-        about = {"space": space, "n_configs": int(n_configs), "seed": int(seed), "machine": child.device}
+        about["machine"] = child.device
         return Graph(**_fields(chosen, drawn), about=about, name=program.name)
 
 
-def _known_space(space: str) -> None:
-    if space not in SPACES:
-        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
-
-
-def _positive(field: str, value: Any) -> None:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not 0 < value < float("inf"):
-        raise ConfigError(f"{field}: expected a number above 0, found {value!r}")
+def _above_zero(name: str, value: Any) -> float:
+    return check_number(name, value, 0, 1e9, above=True)
 
 
 def _target(out: str | os.PathLike[str] | None) -> Path | None:
-    """Return the file for the result; what is wrong with it is said before hours of measurement."""
+    """Check the file for the result, before hours of measurement."""
     if out is None:
         return None
     path = Path(absolute(out))
@@ -284,7 +276,7 @@ def _digest(
 
 
 def _constants(part: Any) -> Iterator[Any]:
-    """Yield the arrays in a part of a program, which its text does not show."""
+    """Yield the arrays in a part of a program: its text does not show their values."""
     if isinstance(part, ClosedJaxpr):
         yield from part.consts
         yield from _constants(part.jaxpr)
@@ -318,8 +310,9 @@ class _Journal:
 
     def __init__(self, target: Path | None) -> None:
         self.path = None if target is None else target.with_name(target.name + ".journal")
-        self._lines: list[bytes] = []  # of before, without one that was cut off while it was written
-        self._digest = ""
+        self._digest, self._programs = "", list[Any]()
+        self._rounds: list[list[float]] = []
+        self._size = 0  # of the lines that were read
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the file alone, from before it is read until the result is written."""
@@ -338,32 +331,35 @@ class _Journal:
         self._digest = digest
         if self.path is None or not self.path.exists():
             return
-        self._lines = read_whole(self.path).splitlines(keepends=True)
-        if self._lines and not self._lines[-1].endswith(b"\n"):
-            self._lines.pop()
-        if not self._lines:
-            return
-        head = _parsed(self._lines[0])
-        if not isinstance(head, dict) or not isinstance(head.get("programs"), list):
+        lines = read_whole(self.path).split(b"\n")[:-1]  # without one that was cut off while it was written
+        self._size = sum(len(line) + 1 for line in lines)
+        for number, line in enumerate(lines):
+            if number == 0:
+                self._programs = self._head(_parsed(line))
+            else:
+                self._rounds.append(self._seconds(number, _parsed(line)))
+
+    def _head(self, entry: Any) -> list[Any]:
+        """Return the programs of the first line, checked."""
+        if not isinstance(entry, dict) or not isinstance(entry.get("programs"), list):
             raise self._wrong(1, "expected the programs of a measurement")
-        if head.get("digest") != digest:
+        if entry.get("digest") != self._digest:
             todo = "call with the same function and arguments, choose another out, or remove the file"
             raise ConfigError(f"{self.path}: line 1: rounds of another measurement; {todo}")
-        for number in range(1, len(self._lines)):
-            self._seconds(number, len(head["programs"]))
+        programs: list[Any] = entry["programs"]
+        return programs
 
-    def _seconds(self, number: int, count: int) -> list[float]:
+    def _seconds(self, number: int, entry: Any) -> list[float]:
         """Return the times of a round, checked."""
-        line = _parsed(self._lines[number])
-        if isinstance(line, list):
-            line = {"digest": self._digest, "round": number, "seconds": line}  # of earlier versions
-        if not isinstance(line, dict):
+        if isinstance(entry, list):
+            entry = {"digest": self._digest, "round": number, "seconds": entry}  # of earlier versions
+        if not isinstance(entry, dict):
             raise self._wrong(number + 1, "not a round of a measurement")
-        if line.get("digest") != self._digest:
+        if entry.get("digest") != self._digest:
             raise self._wrong(number + 1, "of another measurement than line 1")
-        if line.get("round") != number:
-            raise self._wrong(number + 1, f"expected round {number}, found {line.get('round')!r:.40}")
-        seconds = line.get("seconds")
+        if entry.get("round") != number:
+            raise self._wrong(number + 1, f"expected round {number}, found {entry.get('round')!r:.40}")
+        seconds, count = entry.get("seconds"), len(self._programs)
         if not isinstance(seconds, list) or len(seconds) != count or not all(map(_is_time, seconds)):
             raise self._wrong(number + 1, f"expected {counted(count, 'time')} in seconds")
         return seconds
@@ -376,26 +372,24 @@ class _Journal:
         """Make the file ready for more rounds and return those that are in it, if of these programs."""
         if self.path is None:
             return []
-        head = {"digest": self._digest, "programs": programs}
-        if self._lines and _parsed(self._lines[0]) != head:
+        if self._size and self._programs != programs:
             warnings.warn(f"{self.path}: other programs than before: measured again", stacklevel=4)
-            self._lines = []
-        if self._lines:
-            os.truncate(self.path, sum(map(len, self._lines)))
+            self._size, self._rounds = 0, []
+        if self._size:
+            os.truncate(self.path, self._size)
         else:
             self.path.write_bytes(b"")
-            self._append(head)
-        return [self._seconds(number, len(programs)) for number in range(1, len(self._lines))]
+            self._append({"programs": programs})
+        return self._rounds
 
     def add(self, number: int, seconds: list[float]) -> None:
         """Add a round; the first has number 1."""
-        if self.path is not None:
-            self._append({"digest": self._digest, "round": number, "seconds": seconds})
+        self._append({"round": number, "seconds": seconds})
 
     def _append(self, line: dict[str, Any]) -> None:
-        assert self.path is not None
-        with self.path.open("ab", buffering=0) as file:
-            file.write(json.dumps(line).encode() + b"\n")
+        if self.path is not None:
+            with self.path.open("ab", buffering=0) as file:
+                file.write(json.dumps({"digest": self._digest, **line}).encode() + b"\n")
 
     def remove(self) -> None:
         """Remove the file."""
@@ -404,7 +398,7 @@ class _Journal:
 
 
 def _parsed(line: bytes) -> Any:
-    """Return what a line of JSON says; None if it is damaged."""
+    """Parse a line of JSON; None if it is damaged."""
     try:
         return parsed(line)
     except ValueError:
@@ -412,13 +406,13 @@ def _parsed(line: bytes) -> Any:
 
 
 def _is_time(seconds: Any) -> bool:
-    """Tell whether a number can be a measured time; NaN stands for a run that failed."""
+    """Return whether a number can be a measured time; NaN stands for a run that failed."""
     return isinstance(seconds, float) and (0 < seconds < float("inf") or seconds != seconds)
 
 
 @dataclass
 class _Run:
-    """The measurement of one program: candidates, what became of them, and their times."""
+    """The measurement of one program: its candidates, their failures and their times."""
 
     name: str
     space: Space
@@ -433,8 +427,6 @@ class _Run:
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
     rounds: list[list[float]] = field(default_factory=list)  # seconds by program
     _broken: dict[str, str] = field(default_factory=dict)  # program -> what happened in a later run
-    _start: int = 0
-    _compiled: set[str] = field(default_factory=set)
 
     def compile(self) -> None:
         """Compile and check all candidates; the child compiles one while the next is traced here."""
@@ -467,22 +459,9 @@ class _Run:
     def _trace(self, number: int) -> None:
         """Write the program of a candidate, unless there is one of the same layouts."""
         candidate = self.candidates[number]
-        if not self.child.has(candidate.key):
-            self.child.add(candidate.key, self.space.module(candidate))
+        self.child.add(candidate.key, partial(self.space.module, candidate))
 
     def _compile(self, number: int) -> dict[str, Any]:
-        """Compile a candidate in the child, after the default, which all are compared with."""
-        if self.child.starts != self._start or not self.child.running:
-            self._compiled.clear()
-            self.child.ask("ready")
-            if number != 0:
-                self._compiled.add(self._compile_one(0)["hash"])
-            self._start = self.child.starts  # only now: without the default there is nothing to compare with
-        answer = self._compile_one(number)
-        self._compiled.add(answer["hash"])
-        return answer
-
-    def _compile_one(self, number: int) -> dict[str, Any]:
         candidate = self.candidates[number]
         return self.child.compile(candidate.key, dict(candidate.options))
 
@@ -519,7 +498,7 @@ class _Run:
         if program in self._broken:
             return float("nan")
         try:
-            if not self.child.running or program not in self._compiled:
+            if program not in self.child.programs:
                 self._compile(number)
             answer = self.child.ask("time", key=program, least=self.least)
         except ChildError as error:
@@ -552,7 +531,7 @@ class _Run:
 
 
 def _fields(space: Space, candidates: list[Candidate]) -> dict[str, Any]:
-    """Return what a graph knows of a program and its candidates before any is measured."""
+    """Return the fields of a graph that are known before anything is measured."""
     base, schema, opcode = space.graph, LAYOUT, space.graph.node_opcode
     fields: dict[str, Any] = {}
     if space.options:

@@ -1,4 +1,4 @@
-"""The space of compile options: what XLA may do with a whole program on this device.
+"""Compile options that are varied: choices of XLA for a whole program on this device.
 
 Which options have an effect was measured with jaxlib 0.10.2 on CPUs; which of them exist depends on the
 version, so they are probed, never assumed (:meth:`tpugraphs.xla.worker.Worker.probe`).
@@ -7,7 +7,7 @@ version, so they are probed, never assumed (:meth:`tpugraphs.xla.worker.Worker.p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,135 +16,89 @@ from tpugraphs.data.columns import Column
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError
 
-__all__ = ["CPU", "Option", "Switches", "compiler_options", "encode"]
+__all__ = ["CPU", "Option", "changed", "compiler_options"]
 
 _LIBRARY = "LIBRARY_FUSION_TYPE_"
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the compiler that takes one of several values.
+    """A choice for the compiler: the value of an option, or whether a name is in an option that is a list.
 
     Attributes
     ----------
     name : str
-        XLA's name.
+        XLA's name; of a name in a list ``OPTION:NAME``. A column of configs has it.
     values : tuple
-        What it may be; the first is what XLA does by default.
+        Its values, of which XLA takes the first by default.
     share : float
-        How often another value than the default is drawn.
+        Probability that another value than the default is drawn.
+    prefix : str
+        What the compiler puts before the name in a list.
     """
 
     name: str
     values: tuple[Any, ...]
     share: float
+    prefix: str = ""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """One column: a flag, or a category of texts."""
+    def column(self) -> Column:
+        """A flag, or a category of texts."""
         if set(self.values) == {False, True}:
-            return (Column(self.name, "flag"),)
-        return (Column(self.name, "category", tuple(str(value) for value in self.values)),)
+            return Column(self.name, "flag")
+        return Column(self.name, "category", tuple(map(str, self.values)))
 
     @property
-    def candidates(self) -> tuple[Any, ...]:
-        """Values for a probe."""
-        return self.values
+    def parts(self) -> tuple[str, str]:
+        """XLA's name of the option, and the name in a list as the compiler takes it, or ""."""
+        option, _, name = self.name.partition(":")
+        return option, name and self.prefix + name
+
+    @property
+    def probes(self) -> list[Any]:
+        """Values to ask the compiler about."""
+        _, name = self.parts
+        return [name] if name else list(self.values)
+
+    def known(self, values: list[Any]) -> Option | None:
+        """Keep what the compiler knows; None if no choice is left."""
+        _, name = self.parts
+        kept = tuple(value for value in self.values if (name or value) in values)
+        return replace(self, values=kept) if len(kept) > 1 else None
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Draw a value."""
         other = self.values[1:]
         return other[rng.integers(len(other))] if rng.random() < self.share else self.values[0]
 
-    def default(self) -> Any:
-        """Return the value by default."""
-        return self.values[0]
-
-    def known(self, values: list[Any]) -> Option | None:
-        """Keep what the compiler knows; None if no choice is left."""
-        kept = tuple(value for value in self.values if value in values)
-        return Option(self.name, kept, self.share) if len(kept) > 1 else None
-
-    def row(self, value: Any) -> dict[str, Any]:
-        """Return the value by column."""
-        return {self.name: value if isinstance(value, bool) else str(value)}
+    def cell(self, value: Any) -> Any:
+        """Return a value as it stands in the column."""
+        return value if isinstance(value, bool) else str(value)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Return the value of columns: the inverse of :meth:`row`; the default where there is no column."""
+        """Return the value of a row of columns; the default where there is no column."""
         given = row.get(self.name)
-        return next((value for value in self.values if self.row(value)[self.name] == given), self.values[0])
+        return next((value for value in self.values if self.cell(value) == given), self.values[0])
 
 
-@dataclass(frozen=True)
-class Switches:
-    """One option of the compiler that is a list of names, each of which may be in it.
-
-    Attributes
-    ----------
-    name, share :
-        As in :class:`Option`; here `share` is that of each name alone.
-    names : tuple of str
-        Names that may be in the list.
-    usual : tuple of str
-        Those that are in it by default.
-    prefix : str
-        What the compiler puts before each of them.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    usual: tuple[str, ...]
-    share: float
-    prefix: str = ""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """A flag per name."""
-        return tuple(Column(f"{self.name}:{name}", "flag") for name in self.names)
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """Lists of one name each, for a probe."""
-        return tuple(self.prefix + name for name in self.names)
-
-    def draw(self, rng: np.random.Generator) -> str:
-        """Draw a list: each name differs from the default as often as `share` says."""
-        turned = rng.random(len(self.names)) < self.share
-        return self._text({n for n, t in zip(self.names, turned, strict=True) if t != (n in self.usual)})
-
-    def default(self) -> str:
-        """Return the list by default."""
-        return self._text(set(self.usual))
-
-    def _text(self, names: set[str]) -> str:
-        return ",".join(self.prefix + name for name in self.names if name in names)
-
-    def known(self, values: list[str]) -> Switches | None:
-        """Keep the names that the compiler knows; None if it knows none."""
-        names = tuple(name for name in self.names if self.prefix + name in values)
-        usual = tuple(name for name in self.usual if name in names)
-        return Switches(self.name, names, usual, self.share, self.prefix) if names else None
-
-    def row(self, value: str) -> dict[str, Any]:
-        """Return the list by column."""
-        given = set(value.split(","))
-        return {f"{self.name}:{name}": self.prefix + name in given for name in self.names}
-
-    def value(self, row: Mapping[str, Any]) -> str:
-        """Return the list of columns: the inverse of :meth:`row`; as by default where there is no column."""
-        return self._text({name for name in self.names if row.get(f"{self.name}:{name}", name in self.usual)})
+def _names(
+    option: str, names: tuple[str, ...], usual: tuple[str, ...], share: float, prefix: str = ""
+) -> tuple[Option, ...]:
+    """Return a choice for each name that may be in a list, of which the usual ones are by default."""
+    return tuple(Option(f"{option}:{n}", (n in usual, n not in usual), share, prefix) for n in names)
 
 
 # What a CPU's programs react to. XLA's own list of library fusions gives the same programs as this default.
-CPU: tuple[Option | Switches, ...] = (
-    Switches(
+CPU: tuple[Option, ...] = (
+    *_names(
         "xla_cpu_experimental_ynn_fusion_type",
         ("DOT", "INDIVIDUAL_DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION"),
         ("INDIVIDUAL_DOT", "REDUCE"),
         0.3,
         prefix=_LIBRARY,
     ),
-    Switches(
+    *_names(
         "xla_disable_hlo_passes",
         (
             *("fusion", "cpu-parallel-task-assigner", "dot-library-rewriter", "transpose-folding"),
@@ -166,9 +120,23 @@ CPU: tuple[Option | Switches, ...] = (
 )
 
 
-def encode(options: Sequence[Option | Switches], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all options by column."""
-    return {column: cell for option in options for column, cell in option.row(values[option.name]).items()}
+def changed(options: Sequence[Option], values: Sequence[Any]) -> dict[str, Any]:
+    """Return a value for each choice as JAX takes them, without options that are as by default."""
+    default = _joined(options, [option.values[0] for option in options])
+    return {name: value for name, value in _joined(options, values).items() if value != default[name]}
+
+
+def _joined(options: Sequence[Option], values: Sequence[Any]) -> dict[str, Any]:
+    """Return values by XLA's names of options; names in a list are put together."""
+    joined: dict[str, Any] = {}
+    for option, value in zip(options, values, strict=True):
+        xla, name = option.parts
+        if not name:
+            joined[xla] = value
+        else:
+            given = joined.get(xla, "")
+            joined[xla] = ",".join(filter(None, (given, name))) if value else given
+    return joined
 
 
 def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
@@ -194,7 +162,7 @@ def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
         The graph has no options of this compiler.
     """
     row = {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
-    if not row or not set(row) <= {column.name for lever in CPU for column in lever.columns}:
+    if not row or not set(row) <= {option.name for option in CPU}:
         found = ", ".join(row) or "none"
         raise ConfigError(f"{graph.name}: expected options of XLA for CPUs, found columns {found:.200}")
-    return {lever.name: lever.value(row) for lever in CPU if lever.value(row) != lever.default()}
+    return changed(CPU, [option.value(row) for option in CPU])

@@ -2,8 +2,8 @@
 
 The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout
 does. A value of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension
-``p[k]`` of the value. A rule computes with the arrays as they are and says in which order its results are. A
-primitive without a rule gets row-major operands.
+``p[k]`` of the value. A rule computes with the arrays as they are and returns its results with their orders.
+A primitive without a rule gets row-major operands.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -120,6 +120,11 @@ def bind(eqn: JaxprEqn, arrays: Iterable[Any], **changed: Any) -> list[Any]:
     return list(out) if primitive.multiple_results else [out]
 
 
+def apply_row_major(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None = None) -> list[Value]:
+    """Apply an equation to row-major arrays, whatever the choice."""
+    return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+
+
 def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Apply an equation to values of any orders.
 
@@ -130,7 +135,7 @@ def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     values : list of Value
         Its operands.
     choice : tuple of int or None
-        Order that its first result must have.
+        Order that its first result will be put in: a rule may save the transposition.
 
     Returns
     -------
@@ -142,12 +147,8 @@ def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     sharded = any(eqn.params.get(key) is not None for key in ("sharding", "out_sharding"))
     ordered = any(v.order != row_major(v.rank) for v in values)
     if rule is None or sharded or not (ordered or choice is not None or name in MADE):
-        out = [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
-    else:
-        out = rule(eqn, values, choice)
-    if choice is not None:
-        out[0] = Value(out[0].at(choice), choice)
-    return out
+        return apply_row_major(eqn, values)
+    return rule(eqn, values, choice)
 
 
 Rule = Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]]
@@ -310,7 +311,7 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
     operand: Any = eqn.invars[0]
     old, axis = operand.aval.shape, inverse(value.order)
     if eqn.params.get("dimensions") is not None or 0 in old:
-        return [Value.plain(y) for y in bind(eqn, [value.logical()])]
+        return apply_row_major(eqn, values)
     groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
     # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their
     # own.

@@ -12,7 +12,6 @@ import jax.export
 import numpy as np
 
 from tpugraphs.data import hlo
-from tpugraphs.data.collections import load
 from tpugraphs.data.published import LayoutGraph
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.xla.child import Child, ChildError
@@ -71,12 +70,16 @@ class Program:
         try:
             self.jaxpr = jax.make_jaxpr(flat)(*self._avals)
         except Exception as error:
-            text = " ".join(str(error).split())[:300]
-            raise ConfigError(f"{self.name}: cannot be traced: {type(error).__name__}: {text}") from error
+            raise self._refused("cannot be traced", error) from error
         if not self.jaxpr.out_avals:
             raise ConfigError(f"{self.name}: expected a function that returns arrays, found none")
         if any(_is_key(aval) for aval in self.jaxpr.out_avals):
             raise ConfigError(f"{self.name}: expected plain arrays as outputs, found random keys")
+
+    def _refused(self, what: str, error: Exception, remedy: str = "") -> ConfigError:
+        """Make an error of one that JAX has raised, on one line."""
+        text = " ".join(str(error).split())[:300]
+        return ConfigError(f"{self.name}: {what}: {type(error).__name__}: {text}{remedy}")
 
     @cached_property
     def arguments(self) -> list[Any]:
@@ -86,8 +89,7 @@ class Program:
         try:
             return [np.asarray(leaf) for leaf in self._given]
         except Exception as error:  # of JAX: an array that was donated, or is on another machine
-            text = " ".join(str(error).split())[:300]
-            raise ConfigError(f"{self.name}: the values of its arguments cannot be read: {text}") from error
+            raise self._refused("the values of its arguments cannot be read", error) from error
 
     def module(self, function: Callable[..., Any] | None = None) -> bytes:
         """Write the program, or another function of the same arguments, as :mod:`jax.export` does.
@@ -102,26 +104,27 @@ class Program:
             exported = jax.export.export(jax.jit(function or self._flat), disabled_checks=checks)
             return bytes(exported(*self._avals).serialize())
         except Exception as error:
-            text = " ".join(str(error).split())[:300]
-            if "callback" in text:
-                text += "; take out callbacks into Python (jax.pure_callback, jax.debug.print)"
-            raise ConfigError(f"{self.name}: cannot be exported: {type(error).__name__}: {text}") from error
+            callbacks = "callback" in str(error)
+            todo = (
+                "; take out callbacks into Python (jax.pure_callback, jax.debug.print)" if callbacks else ""
+            )
+            raise self._refused("cannot be exported", error, todo) from error
 
 
 def _is_key(value: Any) -> bool:
-    """Tell whether an array or its description is of random keys."""
+    """Return whether an array, or its description, holds random keys."""
     return bool(jax.numpy.issubdtype(value.dtype, jax.dtypes.extended))
 
 
-def dump(name: str, child: Child, module: bytes) -> tuple[Path, Path]:
+def dump(name: str, child: Child, make: Callable[[], bytes]) -> tuple[Path, Path]:
     """Let a child compile the program as it is: files before layout assignment, and optimised.
 
     Raises
     ------
     Error
-        XLA cannot compile it; says why.
+        XLA cannot compile it, with the reason.
     """
-    child.add("", module)
+    child.add("", make)
     try:
         return child.dump("")
     except ChildError as error:
@@ -160,10 +163,9 @@ def graph(
     """
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        before, _ = dump(program.name, child, program.module())
-        found = load(before)
-        assert isinstance(found, LayoutGraph)
-        return found.replace(name=program.name, path=None)
+        before, _ = dump(program.name, child, program.module)
+        found: LayoutGraph = hlo.read_bytes(before.read_bytes(), program.name)
+        return found
 
 
 def kernels(
@@ -192,5 +194,5 @@ def kernels(
     """
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        _, optimised = dump(program.name, child, program.module())
+        _, optimised = dump(program.name, child, program.module)
         return hlo.fusions(optimised.read_bytes(), program.name)

@@ -4,7 +4,7 @@ A *site* is a value of the program whose physical order may be chosen. Two ways 
 
 - `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA
   sees another program of row-major values.
-- `constrained`: XLA is told the layout of the value and finds its own way around it.
+- `constrained`: XLA must give the value this layout, and chooses the others around it.
 
 An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does.
 Published layout digits run from minor to major: `digits` and `order_of` convert.
@@ -46,7 +46,7 @@ from tpugraphs.xla.passing import (
     Order,
     Value,
     apply,
-    bind,
+    apply_row_major,
     inverse,
     row_major,
 )
@@ -92,11 +92,6 @@ class Site:
     shape: tuple[int, ...]
     orders: tuple[Order, ...]
     work: int
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     @property
     def scope(self) -> str:
@@ -363,8 +358,8 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
         ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace
         it, with no choice made, before layout assignment.
     opcodes : sequence of str, optional
-        Opcode of every node, as XLA spells them. With it the bodies of reductions and what XLA put around an
-        instruction under the same name are told from the instruction.
+        Opcode of every node, as XLA spells them. They distinguish the instruction from the bodies of
+        reductions, and from what XLA put around it under the same name.
 
     Returns
     -------
@@ -418,7 +413,7 @@ def _interpreter(
     apply_eqn: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
-    """Return a function that applies each equation in its scope; `choose` puts an argument into an order."""
+    """Return a function that applies each equation in its scope; `choose` puts a value into an order."""
     flat = _flat(program)
     orders = _checked(flat, choices)
 
@@ -438,6 +433,8 @@ def _interpreter(
         for index, eqn in enumerate(flat.eqns):
             with jax.named_scope(_scope(index)):
                 results = apply_eqn(eqn, read(eqn.invars), orders.get(index))
+                if index in orders:
+                    results[0] = choose(results[0], orders[index])
             for var, value in zip(eqn.outvars, results, strict=True):
                 value.scope = _scope(index)
                 env[var] = value
@@ -491,10 +488,4 @@ def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> C
         pin: Any = with_layout_constraint
         return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
-    def apply_eqn(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-        results = [Value.plain(y) for y in bind(eqn, [value.logical() for value in values])]
-        if choice is not None:
-            results[0] = choose(results[0], choice)
-        return results
-
-    return _interpreter(program, choices, apply_eqn, choose)
+    return _interpreter(program, choices, apply_row_major, choose)

@@ -1,8 +1,8 @@
-"""What may be chosen for a program: compile options, layouts of its values, or both."""
+"""The choices for a program: compile options, layouts of its values, or both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,12 +17,13 @@ from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.published import LayoutGraph
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, Error
-from tpugraphs.xla import options as levers
+from tpugraphs.names import SpaceRow
 from tpugraphs.xla import relayout, work
 from tpugraphs.xla.child import Child
+from tpugraphs.xla.options import CPU, Option, changed
 from tpugraphs.xla.programs import Program, dump
 
-__all__ = ["SPACES", "Candidate", "Space"]
+__all__ = ["Candidate", "Space"]
 
 _TRIES = 50  # draws per config that is asked for, before a space counts as exhausted
 
@@ -52,24 +53,20 @@ class Candidate:
 
 
 class Space:
-    """What may be chosen for one program.
+    """The choices for one program.
 
     Parameters
     ----------
     program : Program
     child : Child
-        Which asks the compiler.
-    options : tuple
-        Levers; those that the compiler does not know are left out.
-    rewrite : callable, optional
-        ``rewrite(jaxpr, layouts)`` makes a function with these layouts.
-    changes : float
-        Mean number of layouts that a candidate changes.
+        Asks the compiler: options that it does not know are left out.
+    row : SpaceRow
+        What to vary.
 
     Attributes
     ----------
     options : tuple
-        The levers that are left.
+        Compile options that are varied.
     graph : LayoutGraph
         The program before layout assignment.
     sites : tuple
@@ -80,45 +77,37 @@ class Space:
         Work of the program as XLA optimises it by default; only where there are options.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        child: Child,
-        options: tuple[levers.Option | levers.Switches, ...] = (),
-        rewrite: Callable[..., Callable[..., Any]] | None = None,
-        changes: float = 1.0,
-    ) -> None:
-        self._program, self._rewrite, self._changes = program, rewrite, changes
-        self.options = _known(options, child) if options else ()
-        self.sites: tuple[relayout.Site, ...] = ()
-        before, optimised = dump(program.name, child, self.module(Candidate()))
+    def __init__(self, program: Program, child: Child, row: SpaceRow) -> None:
+        self._program, self._row = program, row
+        self.options = _known(CPU, child) if row.options else ()
+        before, optimised = dump(program.name, child, partial(self.module, Candidate()))
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
         if self.options:
             self.work = work.columns_of(str(optimised))
-        nodes: list[int] = []
-        if rewrite is not None:
+        at: dict[int, relayout.Site] = {}  # of equal values that XLA computes once, the first
+        if row.layouts:
             _, op_names = hlo.node_names(before)
             opcodes = [opcode_name(code) for code in self.graph.node_opcode]
-            at: dict[int, relayout.Site] = {}  # of equal values that XLA computes once, the first
             for site in relayout.sites(program.jaxpr):
                 node = relayout.node_of(site, op_names, opcodes)
                 if node is not None:
                     at.setdefault(node, site)
-            self.sites, nodes = tuple(at.values()), list(at)
-            if not self.sites:
+            if not at:
                 raise Error(f"{program.name}: there is no value with two dimensions or more to lay out")
-        self.nodes: NDArray[np.int64] = np.array(nodes, np.int64)
+        self.sites: tuple[relayout.Site, ...] = tuple(at.values())
+        self.nodes: NDArray[np.int64] = np.array(list(at), np.int64)
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Columns of the options."""
-        return tuple(column for option in self.options for column in option.columns)
+        return tuple(option.column for option in self.options)
 
     def module(self, candidate: Candidate) -> bytes:
         """Write the program of a candidate."""
-        if self._rewrite is None:
+        if not self._row.layouts:
             return self._program.module()
-        return self._program.module(self._rewrite(self._program.jaxpr, dict(candidate.layouts)))
+        carry_out = getattr(relayout, self._row.layouts)
+        return self._program.module(carry_out(self._program.jaxpr, dict(candidate.layouts)))
 
     def digits(self, candidate: Candidate) -> NDArray[np.int8]:
         """Return the layouts of a candidate as digits of TpuGraphs, (K, 18): of outputs, -1 for the rest."""
@@ -144,22 +133,24 @@ class Space:
                 f"configs: expected those of {name} in this space and version of XLA, found a graph with "
                 "other columns or configurable nodes; measure it here first"
             )
-        default = {option.name: option.default() for option in self.options}
-        found = [Candidate(row=levers.encode(self.options, default))]
+        found = [self._candidate([option.values[0] for option in self.options], {})]
         digits, width = graph.config_digits, len(LAYOUT.digits) // 3
         for config in range(graph.num_configs):
             row = (
                 {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
             )
-            values = {option.name: option.value(row) for option in self.options}
             layouts = {}
             for place, site in enumerate(self.sites):
                 order = relayout.order_of(digits[config, place, :width].tolist())
                 if order is not None and order != site.orders[0]:
                     layouts[site.index] = order
-            given = {name: value for name, value in values.items() if value != default[name]}
-            found.append(Candidate(given, row, layouts))
+            found.append(self._candidate([option.value(row) for option in self.options], layouts))
         return found
+
+    def _candidate(self, values: Sequence[Any], layouts: Mapping[int, tuple[int, ...]]) -> Candidate:
+        """Make a candidate of a value for every option, and of layouts."""
+        row = {o.name: o.cell(value) for o, value in zip(self.options, values, strict=True)}
+        return Candidate(changed(self.options, values), row, layouts)
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Draw different candidates, at most `count`; the first is XLA's default.
@@ -167,37 +158,27 @@ class Space:
         Options are drawn apart from layouts, so that they are the same for every program.
         """
         of_options, of_layouts = rng.spawn(2)
-        default = {option.name: option.default() for option in self.options}
         found: dict[Any, Candidate] = {}
         for attempt in range(count * _TRIES):
-            values = {o.name: o.draw(of_options) for o in self.options} if attempt else default
-            layouts = relayout.draw(self.sites, of_layouts, self._changes) if attempt and self.sites else {}
-            given = {name: value for name, value in values.items() if value != default[name]}
-            candidate = Candidate(given, levers.encode(self.options, values), layouts)
-            found.setdefault((tuple(given.items()), candidate.key), candidate)
+            values = [o.draw(of_options) if attempt else o.values[0] for o in self.options]
+            layouts = relayout.draw(self.sites, of_layouts, self._row.changes) if attempt else {}
+            candidate = self._candidate(values, layouts)
+            found.setdefault((tuple(candidate.options.items()), candidate.key), candidate)
             if len(found) == count:
                 break
         return list(found.values())
 
 
-def _known(options: tuple[levers.Option | levers.Switches, ...], child: Child) -> tuple[Any, ...]:
-    """Keep the levers that this version of XLA knows."""
-    answer = child.ask("probe", options={option.name: list(option.candidates) for option in options})
+def _known(options: tuple[Option, ...], child: Child) -> tuple[Option, ...]:
+    """Keep the options that this version of XLA knows."""
+    probes: dict[str, list[Any]] = {}
+    for option in options:
+        probes.setdefault(option.parts[0], []).extend(option.probes)
+    known = child.ask("probe", options=probes)["known"]
     platform = child.device["platform"]
     if platform != "cpu":
         raise ConfigError(f'space: the options are for CPUs, found platform {platform!r}; use "transpose"')
-    kept = [option.known(answer["known"].get(option.name, [])) for option in options]
+    kept = [option.known(known.get(option.parts[0], [])) for option in options]
     if not any(kept):
         raise ConfigError("this version of XLA knows none of the options; use another space")
     return tuple(option for option in kept if option is not None)
-
-
-# Every constraint makes another program; many transpositions are the same to the compiler.
-_TRANSPOSED: dict[str, Any] = {"rewrite": relayout.transposed, "changes": 4.0}
-#: Name of a space of configurations -> what makes it of a program.
-SPACES: dict[str, Callable[[Program, Child], Space]] = {
-    "options": partial(Space, options=levers.CPU),
-    "transpose": partial(Space, **_TRANSPOSED),
-    "constraint": partial(Space, rewrite=relayout.constrained, changes=2.5),
-    "combined": partial(Space, options=levers.CPU, **_TRANSPOSED),
-}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
+from tpugraphs.data.collections import DEFAULT_MAX_BYTES
 from tpugraphs.data.columns import Column
 
 __all__ = ["COLUMNS", "columns_of"]
@@ -35,4 +36,4 @@ def columns_of(module: str | bytes) -> NDArray[np.float32]:
     DataError
         The bytes are of something else.
     """
-    return _core.hlo_work(module)[1][0]
+    return _core.hlo_work(module, DEFAULT_MAX_BYTES)[1][0]

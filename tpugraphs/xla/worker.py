@@ -98,7 +98,7 @@ class Worker:
         """Start JAX as the parent has it, and describe where the measurements are made."""
         jax.config.update("jax_enable_x64", x64)
         jax.config.update("jax_platforms", platforms)
-        # What comes out of the cache on disk has no machine code to tell programs apart, and is not dumped.
+        # Programs out of the cache on disk have no machine code to compare, and are not dumped.
         jax.config.update("jax_enable_compilation_cache", False)
         device = jax.devices()[0]
         cores = len(os.sched_getaffinity(0))
@@ -128,12 +128,8 @@ class Worker:
         self._modules[key] = jax.jit(exported.call).lower(*exported.in_avals)
         return {}
 
-    def ready(self) -> dict[str, Any]:
-        """Answer, so that the child is known to run."""
-        return {}
-
     def probe(self, options: dict[str, list[Any]]) -> dict[str, Any]:
-        """Tell which values of which options this version of XLA knows."""
+        """Return the values of options that this version of XLA knows."""
         lowered = jax.jit(lambda x: x + 1).lower(np.zeros(8, np.float32))
         known: dict[str, list[Any]] = {}
         for name, values in options.items():
@@ -190,7 +186,7 @@ class Worker:
 
 
 def processor() -> str:
-    """Name the processor, as Linux tells it."""
+    """Return the name of the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
@@ -218,7 +214,7 @@ def main() -> None:
         request = json.loads(requests.get())
         try:
             answer = getattr(worker, request.pop("do"))(**request)
-        except Exception as error:  # told to the parent, which knows what to make of it
+        except Exception as error:  # the parent decides what it means
             text = " ".join(str(error).split())
             answer = {"error": f"{type(error).__name__}: {text[:500]}"}
         print(json.dumps(answer), file=answers, flush=True)
