@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what is varied: options of the compiler, layouts as transpositions or as constraints, or options "
         "and transpositions"
     )
-    option(parser, "--space", meaning, choices=SPACES, default=SPACES[0])
+    option(parser, "--space", meaning, choices=tuple(SPACES), default="options")
     option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
     option(parser, "--sizes N", "of the zoo, only the first N sizes of each family", type=whole(1))
     option(parser, "--configs N", "configurations of each program", type=whole(2), default=128)
