@@ -251,8 +251,7 @@ def _pack(job: _Job) -> None:
     assert job.source is not None
     origin, _ = origin_of(job.source)
     graph = load_all(job.source)[job.place]
-    if graph.kind == "layout":
-        job.digits = max(1, graph.node_config_feat.size)
+    job.digits = max(1, graph.node_config_feat.size)
     try:
         write_pack(job.target, graph, origin, job.done)
     except DataError as error:
