@@ -182,7 +182,7 @@ def origin_of(source: str) -> tuple[Origin, int]:
 
 
 def made_from(origin: Origin, source: str) -> bool:
-    """Whether a pack is of this .npz or .pb, or there is none.
+    """Return whether a pack was made from this .npz or .pb; also if that file is missing.
 
     The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
     again the CRC of their zip directory decides, which holds the CRC of every array; of a .pb its own CRC.

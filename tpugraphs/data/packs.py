@@ -41,7 +41,7 @@ _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 
 @dataclass
 class PackReport:
-    """What :func:`pack_tree` did.
+    """Summary of a run of :func:`pack_tree`.
 
     Attributes
     ----------
