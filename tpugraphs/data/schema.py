@@ -1,4 +1,4 @@
-"""Names and kinds of the columns of graphs: :class:`Schema`, and :data:`LAYOUT` and :data:`TILE` of TpuGraphs.
+"""Names and kinds of the columns of graphs: :class:`Schema`; :data:`LAYOUT` and :data:`TILE` of TpuGraphs.
 
 A schema gives the name and the kind of every column of a graph. A ranker keeps the schema it was trained
 on and refuses graphs that do not fit it. In arrays a category is stored as its position in ``values``, a flag
