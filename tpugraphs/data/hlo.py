@@ -177,10 +177,8 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     for array in program.values():
         if isinstance(array, np.ndarray):
             array.flags.writeable = False  # so that the graph need not copy it
-    tile, origin = (
-        "config_feat" in program,
-        {"name": name, "collection": collection_of(path or ""), "path": path},
-    )
+    tile = "config_feat" in program
+    origin: dict[str, Any] = {"name": name, "collection": collection_of(path or ""), "path": path}
     given = {field: program[field] for field in (_TILE if tile else _LAYOUT)}
     if "extra" in program:
         node_feat = np.concatenate([program["node_feat"], program["extra"]], 1)
@@ -190,10 +188,8 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     if tile:
         normalizers = program["config_runtime_normalizers"]
         return TileGraph(**given, **origin, config_runtime_normalizers=normalizers)
-    digits = given.pop("node_config_feat")
-    return LayoutGraph(
-        **given, **origin, node_config_feat=Digits(digits.shape, digits)
-    )  # checked by the core
+    digits = given.pop("node_config_feat")  # which the core has checked
+    return LayoutGraph(**given, **origin, node_config_feat=Digits(digits.shape, digits))
 
 
 _TILE = ("node_opcode", "edge_index", "config_feat")
