@@ -103,6 +103,20 @@ def test_noise_is_no_shift_and_no_modes():
                 assert _core.repeats(group, np.exp(logs))[2:] == (None, None)
 
 
+def test_numbers_of_configs_are_checked():
+    times = np.ones(3)
+    assert (
+        _core.repeats(np.array([0, 1, 2]), times) is None
+        and _core.repeats(np.zeros(0, int), times[:0]) is None
+    )
+    assert _core.repeats(np.array([0, 1, 0]), np.array([1, np.nan, 1]))[:2] == (0, 0)
+    for wrong in (-1, 3, 2**62):
+        with pytest.raises(tg.DataError, match="group: expected numbers of configs"):
+            _core.repeats(np.array([0, wrong, 0]), times)
+    with pytest.raises(tg.ShapeError):
+        _core.repeats(np.zeros(2, int), times)
+
+
 def test_a_slow_search_is_no_shift():
     """Later configs of a search are faster: other configs, not another machine."""
     graph = repeated(3000, 3000)

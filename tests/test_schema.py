@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rankers import small_graph, small_ranker
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.data.schema import KINDS, LAYOUT, TILE, UNITS, Column, Digit, Schema
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -364,6 +365,23 @@ def test_dedup(runtime):
     assert least.runtime[[0, 2]].tolist() == [2, 4] and least.config_feat[:, 0].tolist() == [0, 1, 2]
     assert mean.runtime[[0, 2]].tolist() == [2.5, 4] and mean.valid.tolist() == [True, False, True]
     assert tg.dedup(tg.Graph(config_feat=[[1.0], [1.0]], runtime=[1, 2]), "mean").runtime.tolist() == [1.5]
+
+
+def test_the_rules_of_columns_are_those_of_the_core():
+    rules = (("number", 0), ("log", 0), ("flag", 0), ("category", 2))
+    fine = [[-1.0, 0, 1, 1], [1e38, 1e38, 0, 0]]
+    for dtype in (np.float32, np.float64):
+        assert _core.column_misfit(rules, np.array(fine, dtype)) is None
+        for column, value in ((0, np.nan), (1, -1), (2, 0.5), (3, 2), (3, -1), (3, 0.5)):
+            table = np.array(fine, dtype)
+            table[1, column] = value
+            assert _core.column_misfit(rules, table)[:2] == (1, column)
+    assert "float32" in _core.column_misfit(rules[:1], np.array([[1e39]]))[2]
+    for wrong in ((("text", 0),), (("number",),), ("number",), (3,)):
+        with pytest.raises((ValueError, TypeError)):
+            _core.column_misfit(wrong, np.zeros((1, 1)))
+    with pytest.raises(tg.ShapeError):
+        _core.column_misfit(rules, np.zeros((1, 3)))
 
 
 def test_a_graph_all_of_whose_configs_failed_is_not_judged():

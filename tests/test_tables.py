@@ -8,6 +8,7 @@ from rankers import small_graph, small_tile
 from reference import preprocess as reference
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.preprocess import layout_table, layout_table_names
 
 SIZES = 14
@@ -121,6 +122,17 @@ def test_occurrence():
     assert layout_table(half, rows[:1], 2, occurrence=True)[0, -2] == np.float32(np.mean(rates))
     plain = columns(g, rows, 2)[1]
     np.testing.assert_array_equal(table[:, :-3], plain)
+
+
+def test_occurrence_in_a_pack_is_that_in_memory(tmp_path):
+    g, rows = graph(2), np.arange(5)
+    g.save(tmp_path / "g.tgpack")
+    packed = tg.load(tmp_path / "g.tgpack")
+    one, other = (layout_table(each, rows, 2, occurrence=True) for each in (g, packed))
+    np.testing.assert_array_equal(one, other)
+    for cells in (np.zeros((2, 3)), np.zeros((2, 3, 4)), [[[1]]]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            _core.layout_rates(cells)
 
 
 def test_rows_do_not_depend_on_each_other():

@@ -1,4 +1,4 @@
-"""How good a ranking is: scores (smaller = predicted faster) against measured runtimes.
+"""Metrics of rankings: scores (smaller = predicted faster) against measured runtimes.
 
 All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers does: float32,
 float64, int32 and int64 arrays go through as they are, other dtypes are widened without loss. Comparisons are
@@ -260,7 +260,7 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 
 VALIDATION = {"tau": kendall_tau, "opa": opa, "top5": tile_score, "mean50": top_mean_score}
-"""What the best parameters of a fit may be chosen by, greater is better: see `tpugraphs.Ranker.metric`."""
+"""Metrics that a fit can choose its best parameters by; greater is better. See `tpugraphs.Ranker.metric`."""
 
 
 def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> float:

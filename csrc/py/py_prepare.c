@@ -377,11 +377,12 @@ static rule *take_rules(PyObject *columns, Py_ssize_t F) {
         PyObject *column = PyTuple_GetItem(columns, c);
         const char *kind;
         int found = 0;
-        const int taken =
-            column != NULL && PyArg_ParseTuple(column, "O&i", tg_take_text, &kind, &rules[c].values);
+        const int taken = column != NULL && PyTuple_Check(column) &&
+                          PyArg_ParseTuple(column, "O&i", tg_take_text, &kind, &rules[c].values);
         while (taken && found < TG_KINDS && strcmp(kind, tg_kind_names[found]) != 0) found++;
         rules[c].kind = (tg_column_kind)found;
-        if (taken && found == TG_KINDS) PyErr_SetString(PyExc_ValueError, "column_misfit: unknown kind");
+        if ((!taken || found == TG_KINDS) && !PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "column_misfit: expected a known kind and a number of values");
         if (!taken || found == TG_KINDS) {
             free(rules);
             rules = NULL;

@@ -1,4 +1,4 @@
-"""How far measurements can be trusted: :func:`audit` looks through graphs, one file after the other."""
+"""Audits of measured graphs for duplicates, noise, level shifts and useless files: :func:`audit`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class GraphAudit:
-    """What was found in one file.
+    """Findings in one file, and its measurements in numbers.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class GraphAudit:
 
 
 class Audit:
-    """What :func:`audit` found: `graphs` holds one :class:`GraphAudit` per file.
+    """Result of :func:`audit`: `graphs` holds one :class:`GraphAudit` per file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is in a graph, for people and as JSON."""
+"""Descriptions of graphs: as text, as HTML and as JSON."""
 
 from __future__ import annotations
 

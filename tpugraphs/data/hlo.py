@@ -201,42 +201,27 @@ def _graphs(
 
 
 def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
-    """Make the graph of a program; the core has checked the arrays, so that is not done again."""
-    fields = {field: _frozen(program[field]) for field in ("node_feat", "node_opcode", "edge_index")}
-    fields["runtime"] = _frozen(program["config_runtime"])
+    """Make the graph of a program, of any schema if it has extra columns."""
+    for array in program.values():
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False  # so that the graph need not copy it
+    tile = "config_feat" in program
+    origin: dict[str, Any] = {"name": name, "collection": collection_of(path or ""), "path": path}
+    given = {field: program[field] for field in (_TILE if tile else _LAYOUT)}
     if "extra" in program:
-        return _wide_graph(path, name, program, fields)
-    fields["node_splits"] = _frozen(program["node_splits"].reshape(1, -1))
-    fields.update(name=name, collection=collection_of(path or ""), path=path)
-    kind: type[Graph] = LayoutGraph
-    if "config_feat" in program:
-        kind = TileGraph
-        for field in ("config_feat", "config_runtime_normalizers"):
-            fields[field] = _frozen(program[field])
-    else:
-        digits = _frozen(program["node_config_feat"])
-        fields.update(
-            node_config_ids=_frozen(program["node_config_ids"]), _digits=Digits(digits.shape, digits)
-        )
-    graph = object.__new__(kind)
-    graph._set(**fields)
-    return graph
+        node_feat = np.concatenate([program["node_feat"], program["extra"]], 1)
+        schema = _EXTRA_TILE if tile else EXTRA_LAYOUT
+        return Graph(**given, **origin, node_feat=node_feat, runtime=program["config_runtime"], schema=schema)
+    given |= {field: program[field] for field in ("node_feat", "config_runtime", "node_splits")}
+    if tile:
+        normalizers = program["config_runtime_normalizers"]
+        return TileGraph(**given, **origin, config_runtime_normalizers=normalizers)
+    digits = given.pop("node_config_feat")  # which the core has checked
+    return LayoutGraph(**given, **origin, node_config_feat=Digits(digits.shape, digits))
 
 
-def _wide_graph(path: str | None, name: str, program: dict[str, Any], fields: dict[str, Any]) -> Graph:
-    """Make a graph with the extra columns."""
-    schema = _EXTRA_TILE
-    if "config_feat" in program:
-        fields["config_feat"] = program["config_feat"]
-    else:
-        schema = EXTRA_LAYOUT
-        fields.update(
-            node_config_ids=program["node_config_ids"], node_config_feat=program["node_config_feat"]
-        )
-    fields["node_feat"] = np.concatenate([fields["node_feat"], program["extra"]], 1)
-    return Graph(**fields, schema=schema, name=name, collection=collection_of(path or ""), path=path)
-
-
+_TILE = ("node_opcode", "edge_index", "config_feat")
+_LAYOUT = ("node_opcode", "edge_index", "node_config_ids", "node_config_feat")
 # As the third place named them, in alphabetical order, then those of operands.
 _EXTRA = """
     collapsed_slice_dims_[3] gather_slice_sizes_[5] has_dynamic_com index_vector_dim indices_are_sorted
@@ -249,11 +234,6 @@ EXTRA_LAYOUT, _EXTRA_TILE = (
     replace(schema, node=(*schema.node, *map(Column, spelled(_EXTRA))), opcodes=_core.SCHEMA["opcodes"] + 1)
     for schema in (LAYOUT, TILE)
 )
-
-
-def _frozen(array: Any) -> Any:
-    array.flags.writeable = False
-    return array.view()
 
 
 formats.READERS[SUFFIX] = read

@@ -1,4 +1,4 @@
-"""Which programs are alike: families of architectures by name, and the nearest graphs by size or opcodes."""
+"""Similar programs: families of architectures by name, and the nearest graphs by size or opcodes."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def origin_of(source: str) -> tuple[Origin, int]:
 
 
 def made_from(origin: Origin, source: str) -> bool:
-    """Whether a pack is of this .npz or .pb, or there is none.
+    """Return whether a pack was made from this .npz or .pb; also if that file is missing.
 
     The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
     again the CRC of their zip directory decides, which holds the CRC of every array; of a .pb its own CRC.
@@ -221,18 +221,16 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
 
 def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64]) -> None:
     """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
-    digits = graph._digits.source() if graph.kind == "layout" else None
-    arrays = {
-        name: np.ascontiguousarray(value)
-        for name, value in graph._saved()
-        if name != "node_config_feat" or graph.kind == "graph"
-    }
-    if graph.kind == "graph":
-        arrays["schema"] = arrays.pop(MEMBER)
-        if "valid" in arrays:
-            arrays["valid"] = arrays["valid"].view(np.uint8)
+    saved, digits = dict(graph._saved()), None
+    if MEMBER in saved:  # a schema of its own
+        saved["schema"] = saved.pop(MEMBER)
+        if "valid" in saved:
+            saved["valid"] = saved["valid"].view(np.uint8)
     else:
-        arrays["node_splits"] = np.ascontiguousarray(graph.node_splits.reshape(-1))
+        saved["node_splits"] = graph.node_splits.reshape(-1)
+        if saved.pop("node_config_feat", None) is not None:
+            digits = graph._digits.source()
+    arrays = {name: np.ascontiguousarray(array) for name, array in saved.items()}
     with atomic_write(path) as file:
         _core.pack_write(file.fileno(), graph.kind, arrays, digits, origin, done)
 

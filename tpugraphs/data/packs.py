@@ -41,7 +41,7 @@ _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 
 @dataclass
 class PackReport:
-    """What :func:`pack_tree` did.
+    """Summary of a run of :func:`pack_tree`.
 
     Attributes
     ----------
@@ -251,8 +251,7 @@ def _pack(job: _Job) -> None:
     assert job.source is not None
     origin, _ = origin_of(job.source)
     graph = load_all(job.source)[job.place]
-    if graph.kind == "layout":
-        job.digits = max(1, graph.node_config_feat.size)
+    job.digits = max(1, graph.node_config_feat.size)
     try:
         write_pack(job.target, graph, origin, job.done)
     except DataError as error:

@@ -21,7 +21,7 @@ NODE_FEATURES, TILE_FEATURES = SCHEMA["node_features"], SCHEMA["tile_features"]
 
 
 class _Published(Graph):
-    """What layout and tile graphs of TpuGraphs share."""
+    """Common part of the layout and tile graphs of TpuGraphs."""
 
     graph_feat = valid = repeats = None
     about = MappingProxyType[str, Any]({})  # files of the published schema have no room for it

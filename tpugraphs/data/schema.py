@@ -1,4 +1,4 @@
-"""What the columns of a graph mean: :class:`Schema`, and those of TpuGraphs, :data:`LAYOUT`, :data:`TILE`.
+"""Names and kinds of the columns of graphs: :class:`Schema`; :data:`LAYOUT` and :data:`TILE` of TpuGraphs.
 
 A schema gives the name and the kind of every column of a graph. A ranker keeps the schema it was trained
 on and refuses graphs that do not fit it. In arrays a category is stored as its position in ``values``, a flag
@@ -97,12 +97,12 @@ class Schema:
 
     @property
     def maximized(self) -> bool:
-        """Whether more is better of what was measured."""
+        """Whether larger measured values are better."""
         return self.direction == "maximize"
 
     @property
     def published(self) -> bool:
-        """Whether it is that of the published layout or tile files, which do not hold it."""
+        """Whether this is :data:`LAYOUT` or :data:`TILE`, which the published files do not spell out."""
         return self in (LAYOUT, TILE)
 
     @property
@@ -112,7 +112,7 @@ class Schema:
 
     @property
     def hlo(self) -> bool:
-        """Whether nodes are instructions of HLO: described, and with opcodes numbered, as in TpuGraphs."""
+        """Whether nodes are instructions of HLO, with the features and opcode numbers of TpuGraphs."""
         return self.opcodes is not None and self.node[: len(LAYOUT.node)] == LAYOUT.node
 
     @classmethod

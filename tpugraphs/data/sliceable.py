@@ -14,7 +14,7 @@ __all__ = ["as_samples"]
 
 
 class _Samples:
-    """What makes a graph a sequence of its configs."""
+    """Methods that make a graph a sequence of its configs."""
 
     num_configs: int
 
