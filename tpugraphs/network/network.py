@@ -21,6 +21,7 @@ from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 
 __all__ = ["Network", "schema_of"]
@@ -148,7 +149,7 @@ class Network:
     @property
     def loss(self) -> list[dict[str, Any]]:
         """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
-        return [dict(term) for term in self.recipe.losses(self.fields)]
+        return self.recipe.losses(self.fields)
 
     @property
     def reads_values(self) -> bool:
@@ -185,8 +186,7 @@ class Network:
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
-        if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
-            raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
+        tta = check_whole("tta", tta, 0, 10_000)
         precision = check_precision(self.precision if precision is None else precision, SCORING)
         check_kind(graph, self.kind)
         given = as_configs(graph, configs)
@@ -195,12 +195,12 @@ class Network:
         else:
             prepared = self.prepare(graph, configs=False).with_configs(self.pipeline.configs(given))
             rows = np.arange(prepared.num_configs)
-        count = max(1, int(tta)) * rows.size
+        count = max(1, tta) * rows.size
         with Progress(count, "predict", "config", verbose) as progress:
             if tta == 0:
                 return self.score_rows(prepared, rows, precision, progress)
             total = np.zeros(rows.size)
-            for k in range(int(tta)):
+            for k in range(tta):
                 order = kernels.sample_without_replacement(
                     rows.size, rows.size, (self.seed, Stream.AUGMENT, k)
                 )

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, choose, opcodes, step
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -156,8 +156,7 @@ def _columns(fields: Fifth, *more: int) -> Steps:
 def preprocessing(fields: FifthLayout) -> Steps:
     """List the steps before the layout models; there are no tile sizes, which count as 0."""
     return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
+        *choose(fields),
         {"step": "layout-digits", "padding": 0, "least": 1},
         *_columns(fields, *[ZERO] * DIGITS),
     ]

@@ -31,7 +31,7 @@ from typing import Any
 
 from tpugraphs._core import SCHEMA
 from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, step
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
@@ -62,12 +62,7 @@ class FirstLayout(FirstFields):
 
 def preprocessing(fields: FirstLayout) -> Steps:
     """Prune, remove equal configs (training only), digits of the layout columns, scale the other columns."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "layout-digits"},
-        {"step": "standardize", "columns": SCALED_COLUMNS},
-    ]
+    return [*choose(fields), {"step": "layout-digits"}, {"step": "standardize", "columns": SCALED_COLUMNS}]
 
 
 def steps(fields: FirstLayout, cross: bool) -> Steps:

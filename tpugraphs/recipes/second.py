@@ -34,7 +34,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _log(fields: Second) -> dict[str, Any]:
 
 def preprocessing(fields: SecondLayout) -> Steps:
     """Prune; of equal configs the fastest (training only); logarithms of node features."""
-    return [{"step": "prune", "method": fields.prune}, {"step": "dedup", "keep": fields.dedup}, _log(fields)]
+    return [*choose(fields), _log(fields)]
 
 
 def tile_preprocessing(fields: SecondTile) -> Steps:

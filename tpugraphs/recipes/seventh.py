@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, mean_plus_max, step
 
 OPCODE_ROWS = 128
 
@@ -61,11 +61,7 @@ class SeventhFields(TrainingFields):
 
 def preprocessing(fields: SeventhFields) -> Steps:
     """Prune if asked to, remove equal configs (training only), scale all columns."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "standardize", "columns": NODE_COLUMNS},
-    ]
+    return [*choose(fields), {"step": "standardize", "columns": NODE_COLUMNS}]
 
 
 def steps(fields: SeventhFields) -> Steps:
