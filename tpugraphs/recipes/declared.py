@@ -67,6 +67,15 @@ def option(
     )
 
 
+_OPTIMIZER = {attr["name"]: attr for attr in _core.optimizer_attrs()}
+
+
+def _of_core(name: str) -> Any:
+    """Declare a number of the optimizer as the core does."""
+    attr = _OPTIMIZER[name]
+    return option(attr["default"], attr["low"], attr["high"], doc=attr["doc"])
+
+
 class CommonFields:
     """Fields that many recipes have: declared with a default alone, ``width: int = 64``, they mean this."""
 
@@ -144,10 +153,10 @@ class TrainingFields:
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
     clip: float = option(1.0, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    beta1: float = option(0.9, 0.0, 0.9999999, doc="decay of the first moment (adamw, adam)")
-    beta2: float = option(0.999, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
-    eps: float = option(1e-8, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
-    momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
+    beta1: float = _of_core("beta1")
+    beta2: float = _of_core("beta2")
+    eps: float = _of_core("eps")
+    momentum: float = _of_core("momentum")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
     learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
     warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
