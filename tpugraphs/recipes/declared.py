@@ -211,7 +211,7 @@ def declared(options: Any) -> Mapping[str, Attribute]:
     return _declared(options)
 
 
-@functools.cache
+@functools.lru_cache
 def _declared(options: type[Any]) -> Mapping[str, Attribute]:
     hints = typing.get_type_hints(options)
     return {
