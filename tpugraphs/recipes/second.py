@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, modules, option
 from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
 
 
@@ -163,11 +163,9 @@ def groups(fields: Second) -> Steps:
 
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
-    (r"reduce\.(weight|bias)", r"node_feat_embedding.\1"),
+    *modules(reduce="node_feat_embedding", first="input_shaping", head="output_shaping"),
     (r"opcodes\.weight", "node_opcode_embedding.weight"),
-    (r"first\.(weight|bias)", r"input_shaping.\1"),
     (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.lin_\3.\2"),
-    (r"head\.(weight|bias)", r"output_shaping.\1"),
 )
 
 _second = partial(
