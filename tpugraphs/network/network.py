@@ -66,7 +66,7 @@ class Network:
         self.last = PreparedCache()
 
     def take(self, fields: Any) -> None:
-        """Take other values of fields that the model does not follow from."""
+        """Replace the values of fields that do not change the model."""
         self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
 
     # What it is
@@ -81,7 +81,7 @@ class Network:
         return self._steps
 
     def follow(self) -> None:
-        """Make the model again if graphs that were seen since then ask for another one."""
+        """Rebuild the model if the training graphs need another one."""
         if self.recipe.by_schema and self._steps not in (
             None,
             steps := self.recipe.model(self.fields, self.pipeline.sizes),
@@ -119,7 +119,7 @@ class Network:
         return self._trainer
 
     def reset_optimizer(self) -> None:
-        """Forget the state of the optimizer, and how many steps it took."""
+        """Drop the state of the optimizer and its count of steps."""
         self._trainer, self.trained_steps = None, 0
 
     @property

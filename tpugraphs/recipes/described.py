@@ -29,7 +29,7 @@ Steps = list[dict[str, Any]]
 
 
 def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
-    """Return what a file must say about a recipe of the user's own, apart from the steps, as JSON values."""
+    """Return the JSON values that a file stores about a user's recipe, besides its steps."""
     entries: dict[str, Any] = plain_value(
         {
             "kind": recipe.kind,
