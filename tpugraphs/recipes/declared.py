@@ -279,6 +279,8 @@ def check_options(options: Any) -> None:
     if "__dataclass_fields__" not in vars(options):
         raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
     for name, attr in declared(options).items():
+        if (given := getattr(options, name)) is not attr["default"]:
+            raise RecipeError(f"{name}: {given!r} has no effect without a type, as in {name}: int = 3")
         if not attr["doc"]:
             raise RecipeError(f"{name}: say what it means: option(..., doc=...)")
         if not set(attr["kind"].split("|")) <= {*_KINDS.values(), "choice", ""}:
