@@ -29,6 +29,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
         ("prepare", 1000),
         ("tensors", 1000),
         ("losses_and_metrics", 1000),
+        ("attributes", 1000),
         ("imports", 5000),
     ],
 )

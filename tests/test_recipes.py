@@ -288,6 +288,11 @@ class OutOfRange(TrainingFields):
 
 
 @dataclass(frozen=True)
+class WithoutType(TrainingFields):
+    configs = 32
+
+
+@dataclass(frozen=True)
 class OtherDefaults(TrainingFields):
     configs: int = 32
     margin: float = 0.5
@@ -304,6 +309,7 @@ class Undecorated(TrainingFields):
         ({"options": Plain}, "derives from TrainingFields.*Plain"),
         ({"options": WithoutMeaning}, "own: width: say what it means"),
         ({"options": WithoutOption}, "own: depth: say what it means"),
+        ({"options": WithoutType}, "own: configs: 32 has no effect without a type"),
         ({"options": OfAnotherType}, "own: width: expected int.*complex"),
         ({"options": OutOfRange}, r"own: width: the default must be a whole number in 1\.\.64, got 0"),
         ({"options": Undecorated}, "Undecorated lacks @dataclass"),

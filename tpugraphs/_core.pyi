@@ -457,6 +457,7 @@ def product_tn(
 
 # optim
 def optimizers() -> dict[str, int]: ...
+def optimizer_attrs() -> list[dict[str, Any]]: ...
 def optimizer_step(
     optimizer: dict[str, Any],
     w: NDArray[np.float32],

@@ -44,7 +44,7 @@ double tg_global_norm(int64_t n, const float *g) {
 /* ---- an optimizer as a text describes it ---- */
 
 enum { KIND, LR, STEP, CLIP, WEIGHT_DECAY, BETA1, BETA2, EPS, MOMENTUM, GROUPS, ATTRS };
-#define BELOW_ONE 0.9999999999999999
+#define BELOW_ONE 0.9999999 /* about a unit of float32 below 1 */
 #define ANY       1e300
 static const tg_attr attrs[ATTRS] = {
 #define TG_WORD(kind, name, moments) "|" #name
@@ -55,13 +55,21 @@ static const tg_attr attrs[ATTRS] = {
     [CLIP] = {"clip", TG_ATTR_REAL, 0, 0, 0, ANY, NULL, "norm that a gradient is scaled down to; 0: never"},
     [WEIGHT_DECAY] = {"weight_decay", TG_ATTR_REAL, 0, 0, -ANY, ANY, NULL,
                       "of all parameters, without groups"},
-    [BETA1] = {"beta1", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL, "decay of the first moment"},
-    [BETA2] = {"beta2", TG_ATTR_REAL, 0, 0.999, 0, BELOW_ONE, NULL, "decay of the second moment"},
-    [EPS] = {"eps", TG_ATTR_REAL, 0, 1e-8, 1e-300, ANY, NULL, "added to the root of the second moment"},
-    [MOMENTUM] = {"momentum", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL, "decay of the sum of gradients"},
+    [BETA1] = {"beta1", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL, "decay of the first moment (adamw, adam)"},
+    [BETA2] = {"beta2", TG_ATTR_REAL, 0, 0.999, 0, BELOW_ONE, NULL,
+               "decay of the second moment (adamw, adam)"},
+    [EPS] = {"eps", TG_ATTR_REAL, 0, 1e-8, 1e-30, 1, NULL,
+             "added to the root of the second moment (adamw, adam)"},
+    [MOMENTUM] = {"momentum", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL,
+                  "decay of the sum of gradients (sgd)"},
     [GROUPS] = {"groups", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL,
                 "[begin, end, factor of the learning rate, weight decay] that follow each other"},
 };
+
+const tg_attr *tg_optimizer_attrs(int *n) {
+    *n = ATTRS;
+    return attrs;
+}
 
 /* Group i, which begins where the one before ended. */
 static tg_status read_group(tg_group *group, int i, int64_t begin, int64_t P, const tg_json_value *given,

@@ -47,6 +47,9 @@ void tg_sgd_rule(const tg_optimizer *o, const tg_stretch *at);
 const char *tg_optimizer_name(tg_optimizer_kind kind);
 int tg_optimizer_moments(tg_optimizer_kind kind);
 
+/* The numbers of an optimizer, as tg_optimizer_read reads them; a recipe's fields are made of these rows. */
+const tg_attr *tg_optimizer_attrs(int *n);
+
 /* An optimizer of P parameters out of {"kind": "adamw", "lr": 1e-3, "step": 1, ...}. TG_E_CONFIG if a number makes no
    sense or the groups do not cover the parameters. Free it also then. */
 tg_status tg_optimizer_read(tg_optimizer *o, int64_t P, const tg_json_value *given, tg_error *err);

@@ -109,7 +109,16 @@ static PyObject *nonnegative(PyObject *self, PyObject *args) {
     return (PyObject *)found;
 }
 
+static PyObject *optimizer_attrs(PyObject *self, PyObject *unused) {
+    int n;
+    const tg_attr *attrs = tg_optimizer_attrs(&n);
+    (void)self, (void)unused;
+    return tg_py_attrs(attrs, n);
+}
+
 PyMethodDef tg_optim_methods[] = {
+    {"optimizer_attrs", optimizer_attrs, METH_NOARGS,
+     PyDoc_STR("What describes an optimizer: a list of dicts as those of ops().")},
     {"optimizers", optimizers, METH_NOARGS,
      PyDoc_STR("Names of all optimizers, and how many moments (P,) each keeps.")},
     {"optimizer_step", optimizer_step, METH_VARARGS,

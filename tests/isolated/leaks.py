@@ -266,6 +266,22 @@ def prepare():
     _core.prepare_steps()
 
 
+def attributes():
+    _core.optimizer_attrs()
+    rows = [
+        {"kind": "int", "low": 1, "high": 9},
+        {"kind": "choice", "choices": ("a", "b")},
+        {"kind": "choice"},
+    ]
+    rows += [{"kind": "choice", "choices": ("a", 3)}, {"kind": "int", "low": "x"}, {"kind": "\ud800"}, {}, 3]
+    for row in rows:
+        for value in (3, "a", "\ud800", None, [1, {"a": 2}], object()):
+            with contextlib.suppress(TypeError, ValueError):
+                _core.attr_takes(row, value)
+        with contextlib.suppress(TypeError, ValueError):
+            _core.attr_expects(row)
+
+
 def imports():
     """The core imported once more, used, and dropped with everything it made."""
     spec = importlib.util.spec_from_file_location("tpugraphs._core", _core.__file__)
@@ -291,6 +307,7 @@ WORK = {
         prepare,
         tensors,
         losses_and_metrics,
+        attributes,
         imports,
     )
 }

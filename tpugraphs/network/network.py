@@ -20,6 +20,7 @@ from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 
 __all__ = ["Network", "schema_of"]
@@ -66,7 +67,7 @@ class Network:
         self.last, self.judged = _new_caches()
 
     def take(self, fields: Any) -> None:
-        """Take other values of fields that the model does not follow from."""
+        """Replace the values of fields that do not change the model."""
         self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
 
     # What it is
@@ -81,7 +82,7 @@ class Network:
         return self._steps
 
     def follow(self) -> None:
-        """Make the model again if graphs that were seen since then ask for another one."""
+        """Rebuild the model if the training graphs need another one."""
         if self.recipe.by_schema and self._steps not in (
             None,
             steps := self.recipe.model(self.fields, self.pipeline.sizes),
@@ -119,7 +120,7 @@ class Network:
         return self._trainer
 
     def reset_optimizer(self) -> None:
-        """Forget the state of the optimizer, and how many steps it took."""
+        """Drop the state of the optimizer and its count of steps."""
         self._trainer, self.trained_steps = None, 0
 
     @property
@@ -149,7 +150,7 @@ class Network:
     @property
     def loss(self) -> list[dict[str, Any]]:
         """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
-        return [dict(term) for term in self.recipe.losses(self.fields)]
+        return self.recipe.losses(self.fields)
 
     @property
     def reads_values(self) -> bool:
@@ -187,8 +188,7 @@ class Network:
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
-        if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
-            raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
+        tta = check_whole("tta", tta, 0, 10_000)
         precision = check_precision(self.precision if precision is None else precision, SCORING)
         check_kind(graph, self.kind)
         given = as_configs(graph, configs)
@@ -197,12 +197,12 @@ class Network:
         else:
             prepared = self.prepare(graph, configs=False).with_configs(*self.pipeline.configs(given))
             rows = np.arange(prepared.num_configs)
-        count = max(1, int(tta)) * rows.size
+        count = max(1, tta) * rows.size
         with Progress(count, "predict", "config", verbose) as progress:
             if tta == 0:
                 return self.score_rows(prepared, rows, precision, progress)
             total = np.zeros(rows.size)
-            for k in range(int(tta)):
+            for k in range(tta):
                 order = kernels.sample_without_replacement(
                     rows.size, rows.size, (self.seed, Stream.AUGMENT, k)
                 )

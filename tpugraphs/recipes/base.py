@@ -76,6 +76,11 @@ _NONE = always([])
 _HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
 
 
+def modules(**names: str) -> tuple[tuple[str, str], ...]:
+    """Return the rows of `published` for weight and bias of modules: name of ours, name of theirs."""
+    return tuple((rf"{ours}\.(weight|bias)", rf"{theirs}.\1") for ours, theirs in names.items())
+
+
 def kaggle(place: str) -> str:
     """Return the source of a solution of the competition over the data set: ``kaggle("first")``."""
     return f"{place} place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"

@@ -7,7 +7,7 @@ from typing import Any
 from tpugraphs._core import SCHEMA
 from tpugraphs.data.schema import Schema
 
-__all__ = ["Steps", "encode", "join_digits", "mean_plus_max", "opcodes", "step"]
+__all__ = ["Steps", "choose", "encode", "join_digits", "mean_plus_max", "opcodes", "step"]
 
 NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODES = SCHEMA["opcodes"]
@@ -37,6 +37,11 @@ def mean_plus_max(slot: str) -> Steps:
         step("pool", "max", [slot], kind="max"),
         step("add", "pooled", ["mean", "max"]),
     ]
+
+
+def choose(fields: Any, **more: Any) -> Steps:
+    """Describe what goes before a layout model: pruning, and, for training alone, one of equal configs."""
+    return [{"step": "prune", "method": fields.prune, **more}, {"step": "dedup", "keep": fields.dedup}]
 
 
 def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Fields of recipes: how they are declared, the values they may have, and these as JSON.
 
-A field is an attribute as the core's ops, losses and steps have them: a dict like those of ``_core.ops()``,
-which the core checks. `option` says what a recipe's dataclass has to say of one, `declared` makes the dicts.
+A field is an attribute like those of the core's ops, losses and steps, and the core checks its values.
+Recipes declare fields with `option`; `declared` returns them as dicts in the form of ``_core.ops()``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def option(
 ) -> Any:
     """Declare a field of a recipe.
 
-    What is left out is as a base class declares the field: ``slates: int = 8`` is enough for another default.
+    Arguments that are left out keep the values of a base class: ``slates: int = 8`` changes only the default.
 
     Parameters
     ----------
@@ -67,8 +67,20 @@ def option(
     )
 
 
+_OPTIMIZER = {attr["name"]: attr for attr in _core.optimizer_attrs()}
+
+
+def _of_core(name: str) -> Any:
+    """Declare a number of the optimizer as the core does."""
+    attr = _OPTIMIZER[name]
+    return option(attr["default"], attr["low"], attr["high"], doc=attr["doc"])
+
+
 class CommonFields:
-    """Fields that many recipes have: declared with a default alone, ``width: int = 64``, they mean this."""
+    """Fields that many recipes share.
+
+    A recipe that declares one with a default alone, ``width: int = 64``, takes range and meaning from here.
+    """
 
     opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
     width: int = option(256, 1, 4096, doc="columns of a layer")
@@ -144,10 +156,10 @@ class TrainingFields:
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
     clip: float = option(1.0, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    beta1: float = option(0.9, 0.0, 0.9999999, doc="decay of the first moment (adamw, adam)")
-    beta2: float = option(0.999, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
-    eps: float = option(1e-8, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
-    momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
+    beta1: float = _of_core("beta1")
+    beta2: float = _of_core("beta2")
+    eps: float = _of_core("eps")
+    momentum: float = _of_core("momentum")
     schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
     learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
     warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
@@ -194,30 +206,30 @@ Attribute = Mapping[str, Any]
 
 
 def declared(options: Any) -> Mapping[str, Attribute]:
-    """Fields of a dataclass by name, as attributes of ops are described.
+    """Return the fields of a dataclass by name, in the form of attributes of ops.
 
-    Its ``"kind"`` may be several, as in ``"text|list"``; ``"none"`` says whether it may be None, and a field
-    with ``"only"`` has that value alone.
+    A ``"kind"`` may name several, as ``"text|list"``. ``"none"`` tells whether None is allowed. A field with
+    ``"only"`` takes no other value.
     """
     return _declared(options)
 
 
-@functools.cache
+@functools.lru_cache
 def _declared(options: type[Any]) -> Mapping[str, Attribute]:
     hints = typing.get_type_hints(options)
     return {
-        field.name: _attribute(field.name, hints[field.name], field.default, _said(options, field.name))
+        field.name: _attribute(field.name, hints[field.name], field.default, _merged(options, field.name))
         for field in dataclasses.fields(options)
     }
 
 
-def _said(options: type[Any], name: str) -> Attribute:
-    """Return what the declarations of a field say; those of derived classes override."""
-    said: dict[str, Any] = {}
+def _merged(options: type[Any], name: str) -> Attribute:
+    """Merge the declarations of a field, those of derived classes last."""
+    merged: dict[str, Any] = {}
     for cls in reversed(options.__mro__):
         if name in inspect.get_annotations(cls) and dataclasses.is_dataclass(cls):
-            said |= cls.__dataclass_fields__[name].metadata
-    return said or vars(CommonFields).get(name, dataclasses.field()).metadata
+            merged |= cls.__dataclass_fields__[name].metadata
+    return merged or vars(CommonFields).get(name, dataclasses.field()).metadata
 
 
 def _attribute(name: str, hint: Any, default: Any, said: Attribute) -> Attribute:
@@ -267,6 +279,8 @@ def check_options(options: Any) -> None:
     if "__dataclass_fields__" not in vars(options):
         raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
     for name, attr in declared(options).items():
+        if (given := getattr(options, name)) is not attr["default"]:
+            raise RecipeError(f"{name}: {given!r} has no effect without a type, as in {name}: int = 3")
         if not attr["doc"]:
             raise RecipeError(f"{name}: say what it means: option(..., doc=...)")
         if not set(attr["kind"].split("|")) <= {*_KINDS.values(), "choice", ""}:

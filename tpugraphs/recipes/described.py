@@ -29,8 +29,8 @@ Steps = list[dict[str, Any]]
 
 
 def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
-    """Return what a file must say about a recipe of the user's own, apart from the steps, as JSON values."""
-    told: dict[str, Any] = plain_value(
+    """Return the JSON values that a file stores about a user's recipe, besides its steps."""
+    entries: dict[str, Any] = plain_value(
         {
             "kind": recipe.kind,
             "summary": recipe.summary,
@@ -39,7 +39,7 @@ def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
             "groups": recipe.groups(fields),
         }
     )
-    return told
+    return entries
 
 
 def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
@@ -53,36 +53,31 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
     CheckpointError
         An entry that is missing or of another form, naming it.
     """
-    told = tensorfile.entry(path, metadata, ENTRY, dict)
 
-    def entry(name: str, kind: type) -> Any:
-        return tensorfile.entry(path, told, name, kind)
+    def entry(name: str, kind: type, within: Mapping[str, Any] = metadata) -> Any:
+        return tensorfile.entry(path, within, name, kind)
 
-    def steps(name: str) -> Steps:
-        found = tensorfile.entry(path, metadata, name, list)
+    own, steps, prepare = entry(ENTRY, dict), entry("steps", list), entry("preprocessing", list)
+    for name, found in (("steps", steps), ("preprocessing", prepare)):
         if len(found) > _MOST_STEPS or not all(isinstance(step, dict) for step in found):
-            raise tensorfile.fail(
-                path, name, f"at most {_MOST_STEPS} steps", counted(len(found), "entry", "entries"), _TODO
-            )
-        return [*found]
-
-    kind, loss, groups = entry("kind", str), entry("loss", list), entry("groups", list)
+            count = counted(len(found), "entry", "entries")
+            raise tensorfile.fail(path, name, f"at most {_MOST_STEPS} steps", count, _TODO)
+    loss, groups = entry("loss", list, own), entry("groups", list, own)
     if len(groups) > _MOST_GROUPS or not all(_is_group(group) for group in groups):
         raise tensorfile.fail(path, "groups", "groups of parameters", repr(groups)[:80], _TODO)
-    fields = tensorfile.entry(path, metadata, "fields", dict)
-    preset = tensorfile.entry(path, metadata, "preset", str)
-    prepare = [step for step in steps("preprocessing") if step.get("step") != "segments"]  # of a field
+    kind, fields, preset = entry("kind", str, own), entry("fields", dict), entry("preset", str)
+    prepare = [step for step in prepare if step.get("step") != "segments"]  # of a field
     extra = extra_of(path, metadata)
     try:
         schema = Schema.from_dict(metadata["schema"]) if "schema" in metadata else None
         recipe = Recipe(
-            name=tensorfile.entry(path, metadata, "recipe", str),
-            summary=entry("summary", str),
-            source=entry("source", str),
+            name=entry("recipe", str),
+            summary=entry("summary", str, own),
+            source=entry("source", str, own),
             kind=kind,
             options=constants(fields),
             presets={"cpu": fields, preset: fields},
-            steps=always(steps("steps")),
+            steps=always(steps),
             preprocessing=functools.partial(_prepared, prepare, schema),
             loss=always(loss),
             groups=always(groups),
@@ -91,8 +86,8 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
     except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
         raise tensorfile.fail(path, ENTRY, "a recipe", str(error)[:300], _TODO) from None
     if (schema is None) == (kind == "graph"):
-        expected, found = ("a schema", "none") if schema is None else (f"none for {kind} graphs", "one")
-        raise tensorfile.fail(path, "schema", expected, found, _TODO)
+        wanted, there = ("a schema", "none") if schema is None else (f"none for {kind} graphs", "one")
+        raise tensorfile.fail(path, "schema", wanted, there, _TODO)
     return recipe
 
 

@@ -25,8 +25,6 @@ from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
-__all__ = ["RECIPES", "EighthFields"]
-
 
 @dataclass(frozen=True)
 class EighthFields(TableFields):

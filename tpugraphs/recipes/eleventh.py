@@ -24,8 +24,6 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.preprocess.tables import layout_table
 from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
-__all__ = ["RECIPES", "Eleventh"]
-
 
 @dataclass(frozen=True)
 class Eleventh(TableFields):

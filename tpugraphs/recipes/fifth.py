@@ -40,8 +40,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, modules, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, choose, opcodes, step
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -156,8 +156,7 @@ def _columns(fields: Fifth, *more: int) -> Steps:
 def preprocessing(fields: FifthLayout) -> Steps:
     """List the steps before the layout models; there are no tile sizes, which count as 0."""
     return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
+        *choose(fields),
         {"step": "layout-digits", "padding": 0, "least": 1},
         *_columns(fields, *[ZERO] * DIGITS),
     ]
@@ -277,13 +276,12 @@ def loss(fields: Fifth) -> Steps:
 
 # Name of a parameter here -> in the published PyTorch model.
 _GRAPH = (
+    *modules(first="gnn.pre_linear.0", head="gnn.head"),
     (r"opcodes\.weight", "gnn.opcode_embed.weight"),
-    (r"first\.(weight|bias)", r"gnn.pre_linear.0.\1"),
     (r"along([0-9]+)_near\.(weight|bias)", r"gnn.convs.\1.lin_l.\2"),
     (r"along([0-9]+)_self\.weight", r"gnn.convs.\1.lin_r.weight"),
     (r"against([0-9]+)_near\.(weight|bias)", r"gnn.rev_convs.\1.lin_l.\2"),
     (r"against([0-9]+)_self\.weight", r"gnn.rev_convs.\1.lin_r.weight"),
-    (r"head\.(weight|bias)", r"gnn.head.\1"),
 )
 _LAYERS = tuple(
     (rf"tokens{i + 1}\.{own}_(weight|bias)", rf"gnn.transformer.transformer.layers.{i}.{there}\1")

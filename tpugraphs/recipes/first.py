@@ -30,8 +30,8 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, modules, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
@@ -62,12 +62,7 @@ class FirstLayout(FirstFields):
 
 def preprocessing(fields: FirstLayout) -> Steps:
     """Prune, remove equal configs (training only), digits of the layout columns, scale the other columns."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "layout-digits"},
-        {"step": "standardize", "columns": SCALED_COLUMNS},
-    ]
+    return [*choose(fields), {"step": "layout-digits"}, {"step": "standardize", "columns": SCALED_COLUMNS}]
 
 
 def steps(fields: FirstLayout, cross: bool) -> Steps:
@@ -186,10 +181,9 @@ def published_order(fields: FirstTile) -> Order:
 
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
+    *modules(linear1="linear.linear", linear2="linear2.linear", head="classifier"),
     (r"embedding_opcode\.weight", "embedding_op.weight"),
     (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
-    (r"linear1\.(weight|bias)", r"linear.linear.\1"),
-    (r"linear2\.(weight|bias)", r"linear2.linear.\1"),
     (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
     (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
     (r"mix1\.temperature", "linear.cross_attn.temperature"),
@@ -197,16 +191,11 @@ PUBLISHED = (
     (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.conv.lin_\3.\2"),
     (r"block([0-9]+)\.gate([12])_(weight|bias)", r"convs.\1.attn.linear\2.\3"),
     (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
-    (r"head\.(weight|bias)", r"classifier.\1"),
 )
 # The tile model: the same graph branch, a network over each config, and a head over both.
 PUBLISHED_TILE = (
-    *PUBLISHED[:-1],
-    (r"config1\.(weight|bias)", r"dense_cfg.0.\1"),
-    (r"config2\.(weight|bias)", r"dense_cfg.3.\1"),
-    (r"head1\.(weight|bias)", r"dense.0.\1"),
-    (r"head2\.(weight|bias)", r"dense.3.\1"),
-    (r"head3\.(weight|bias)", r"dense.6.\1"),
+    *PUBLISHED,
+    *modules(config1="dense_cfg.0", config2="dense_cfg.3", head1="dense.0", head2="dense.3", head3="dense.6"),
 )
 
 _first = partial(Recipe, loss=hinge("mean-all"), source=kaggle("first"))

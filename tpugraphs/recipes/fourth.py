@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, Steps, opcodes, step
+from tpugraphs.recipes.blocks import OPCODES, Steps, choose, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,7 @@ class Fourth(TrainingFields):
 
 def preprocessing(fields: Fourth) -> Steps:
     """List the steps before the model."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "log-columns", "form": "signed"},
-    ]
+    return [*choose(fields), {"step": "log-columns", "form": "signed"}]
 
 
 def _relu(name: str, slot: str, out: int) -> Steps:

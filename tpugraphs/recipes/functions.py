@@ -1,4 +1,4 @@
-"""Functions of a user's own that a recipe names: losses, and columns made from a graph.
+"""User functions that recipes name: losses, and columns made from a graph.
 
 A file holds no code. Of a loss it keeps the name, which is enough to predict; a fit from such a file asks for
 the function. Columns are needed for every prediction, so their function must be registered by name before a
@@ -66,7 +66,7 @@ def losses_need(terms: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
-    """Add what tells one function from another: its code, and plain values; of other objects the type.
+    """Hash the code and constants of a function, plain values, and of other objects the type.
 
     `inside` are the objects that this one is part of: a function may refer to itself, a list hold itself.
     """

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
-from tpugraphs.recipes.blocks import encode
-from tpugraphs.recipes.blocks import step as _step
+from tpugraphs.recipes.blocks import encode, step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
     from tpugraphs.preprocess.pipeline import Sizes
-
-__all__ = ["RECIPES", "GraphConfig"]
 
 _OPCODE_COLUMNS = 16
 
@@ -72,15 +69,15 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
     steps, slot, width = [], "node_feat", fields.width
     if sizes.opcodes is not None:
         attrs: dict[str, Any] = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
-        steps, slot = [_step("embedding", "opcodes", [slot], **attrs)], "opcodes"
+        steps, slot = [step("embedding", "opcodes", [slot], **attrs)], "opcodes"
     op = "linear" if sizes.digits[0] == 0 else "config_linear"
-    steps.append(_step(op, "nodes", [slot], out=width))
-    steps.append(_step("mix", "nodes_act", ["nodes"], "h0", act="silu"))
+    steps.append(step(op, "nodes", [slot], out=width))
+    steps.append(step("mix", "nodes_act", ["nodes"], "h0", act="silu"))
     rounds = fields.convolutions if sizes.edges else 0
     for i in range(rounds):
-        steps.append(_step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width, direction="both"))
-        steps.append(_step("mix", f"sage{i}_act", [f"s{i}", f"h{i}"], f"h{i + 1}", act="silu"))
-    steps.append(_step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max"))
+        steps.append(step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width, direction="both"))
+        steps.append(step("mix", f"sage{i}_act", [f"s{i}", f"h{i}"], f"h{i + 1}", act="silu"))
+    steps.append(step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max"))
     return steps, "pooled"
 
 
@@ -91,16 +88,16 @@ def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
         return steps, pooled
     if pooled is None:
         return steps, "graph_feat"
-    return [*steps, _step("concat", "about", [pooled, "graph_feat"])], "about"
+    return [*steps, step("concat", "about", [pooled, "graph_feat"])], "about"
 
 
 def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
     """List the steps of x + dropout(silu(linear(norm(x))))."""
     return [
-        _step("layer_norm", f"{name}_norm", [slot]),
-        _step("linear", f"{name}_linear", [f"{name}_norm"], out=fields.width, act="silu"),
-        _step("dropout", f"{name}_drop", [f"{name}_linear"], p=fields.dropout),
-        _step("add", name, [slot, f"{name}_drop"]),
+        step("layer_norm", f"{name}_norm", [slot]),
+        step("linear", f"{name}_linear", [f"{name}_norm"], out=fields.width, act="silu"),
+        step("dropout", f"{name}_drop", [f"{name}_linear"], p=fields.dropout),
+        step("add", name, [slot, f"{name}_drop"]),
     ]
 
 
@@ -110,21 +107,21 @@ def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
     if sizes.config == 0:  # digits: the row is already one per config
         assert row is not None
-        model.append(_step("linear", "hidden0", [row], "x0", **hidden))
+        model.append(step("linear", "hidden0", [row], "x0", **hidden))
     else:
-        model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
+        model.append(step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
         inputs = ["configs", *([row] if row else [])]
         if sizes.digits[0] > 0:  # the row is one per config, too
-            model.append(_step("concat", "whole", inputs))
+            model.append(step("concat", "whole", inputs))
             inputs = ["whole"]
-        model.append(_step("linear", "hidden0", inputs, "x0", **hidden))
+        model.append(step("linear", "hidden0", inputs, "x0", **hidden))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
-    model.append(_step("layer_norm", "last_norm", [f"x{fields.blocks}"]))
+    model.append(step("layer_norm", "last_norm", [f"x{fields.blocks}"]))
     deep, past = "scores" if sizes.config == 0 else "deep", []
     if sizes.config > 0:
-        past = [_step("linear", "past", ["configs"], out=1), _step("add", "sum", ["deep", "past"], "scores")]
-    return [*model, _step("linear", "head", ["last_norm"], deep, out=1), *past]
+        past = [step("linear", "past", ["configs"], out=1), step("add", "sum", ["deep", "past"], "scores")]
+    return [*model, step("linear", "head", ["last_norm"], deep, out=1), *past]
 
 
 RECIPES = (

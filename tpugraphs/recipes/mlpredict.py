@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING
 
 from tpugraphs.errors import RecipeError
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
-from tpugraphs.recipes.blocks import encode
-from tpugraphs.recipes.blocks import step as _step
+from tpugraphs.recipes.blocks import encode, step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
     from tpugraphs.preprocess.pipeline import Sizes
-
-__all__ = ["RECIPES", "MLPredict"]
 
 
 @dataclass(frozen=True)
@@ -68,12 +65,12 @@ def steps(fields: MLPredict, sizes: Sizes) -> Steps:
     inputs = ["config_feat", "graph_feat"] if sizes.graph else ["config_feat"]
     model: Steps = []
     for i, width in enumerate((fields.width // 4, fields.width // 2, *[fields.width] * fields.layers)):
-        model.append(_step("linear", f"hidden{i}", inputs, out=width, act="relu", init="xavier"))
+        model.append(step("linear", f"hidden{i}", inputs, out=width, act="relu", init="xavier"))
         inputs = [f"hidden{i}"]
     return [
         *model,
-        _step("dropout", "dropout", inputs, p=fields.dropout),
-        _step("linear", "head", ["dropout"], "scores", out=1, use_bias=False, init="xavier"),
+        step("dropout", "dropout", inputs, p=fields.dropout),
+        step("linear", "head", ["dropout"], "scores", out=1, use_bias=False, init="xavier"),
     ]
 
 

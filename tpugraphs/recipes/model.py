@@ -1,4 +1,4 @@
-"""Models of one's own: a list of steps, written op by op and checked at once."""
+"""Models written op by op: a list of steps, each checked when it is appended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GUESSES = (_core.SCHEMA["scaled_features"], _core.SCHEMA["node_features"], 8, 4
 
 
 class UnknownOp(RecipeError, AttributeError):
-    """An op that there is not; an AttributeError, too, so that `hasattr` and `copy` work."""
+    """Unknown op; also an AttributeError, so that `hasattr` and `copy` work."""
 
 
 if TYPE_CHECKING:
@@ -214,22 +214,27 @@ class Model(_Methods):
                 raise AttributeError(name)
             raise UnknownOp(unknown("op", name, _OPS))
 
-    def _add(
-        self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
-    ) -> str:
-        op, attrs = meta["name"], of_numpy(attrs)
-        slots = self._inputs(meta, inputs, attrs)
-        known = [attr["name"] for attr in meta["attrs"]]
-        for key in attrs:
-            if key not in known:
+    def _add(self, meta: Meta, signature: inspect.Signature, *args: Any, **given: Any) -> str:
+        """Append the step that a call describes."""
+        op, known = meta["name"], [attr["name"] for attr in meta["attrs"]]
+        for key in given:
+            if key not in signature.parameters:
                 raise RecipeError(unknown(f"attribute of {op}", key, [*known, *_OWN]))
-        for what, text in (("name", name), ("to", to)):
+        try:
+            call = signature.bind(self, *args, **given).arguments
+        except TypeError as error:
+            known = [spec["name"] for spec in meta["inputs"]]
+            raise RecipeError(f"{op}: {error}; its slots are: {', '.join(known) or 'none'}") from None
+        for what in ("name", "to"):
+            text = call.get(what)
             if text is not None and (not isinstance(text, str) or not text):
                 raise RecipeError(f"{op}: {what} must be a text, got {text!r:.60}")
-        name = self._free(to or op) if name is None else name
-        step = {"op": op, "name": name, "in": slots, "out": name if to is None else to, "attrs": attrs}
-        if share:
-            step["share"] = {**share}
+        slots, to = self._inputs(meta, call), call.get("to")
+        name = call.get("name") or self._free(to or op)
+        attrs = of_numpy({key: value for key, value in call.items() if key in known})
+        step = {"op": op, "name": name, "in": slots, "out": to or name, "attrs": attrs}
+        if call.get("share"):
+            step["share"] = {**call["share"]}
         return self._append(step)
 
     def _append(self, step: dict[str, Any]) -> str:
@@ -237,34 +242,23 @@ class Model(_Methods):
         self._steps.append(step)
         return str(step["out"])
 
-    def _inputs(self, meta: Meta, given: tuple[Any, ...], attrs: dict[str, Any]) -> list[str]:
-        """Return the slots that a step reads; those given by name are taken out of `attrs`."""
-        op, specs = meta["name"], meta["inputs"]
-        names = [spec["name"] for spec in specs]
-        if len(given) > len(names):
-            raise RecipeError(
-                f"{op}: takes {counted(len(names), 'slot')} ({', '.join(names) or 'none'}), got {len(given)}"
-            )
-        slots = dict(zip(names, given, strict=False))
-        for name in names:
-            if name in slots and name in attrs:
-                raise RecipeError(f"{op}: got {name} twice")
-            if attrs.get(name) is not None:
-                slots[name] = attrs[name]
-            attrs.pop(name, None)
-        count = len(slots)
-        needed = [spec["name"] for spec in specs if not spec["optional"]]
-        for name in (*needed, *names[:count]):
-            if name not in slots:
-                raise RecipeError(f"{op}: {name} is missing: give the slot it reads")
-        for name, slot in slots.items():
+    def _inputs(self, meta: Meta, call: Mapping[str, Any]) -> list[str]:
+        """Return the slots that a step reads: the required ones, and others up to the last that is given."""
+        specs = meta["inputs"]
+        while specs and specs[-1]["optional"] and call.get(specs[-1]["name"]) is None:
+            specs = specs[:-1]
+        for name in (spec["name"] for spec in specs):
+            slot = call.get(name)
+            if slot is None:
+                raise RecipeError(f"{meta['name']}: {name} is missing: give the slot it reads")
             if not isinstance(slot, str):
+                found = type(slot).__name__
                 raise RecipeError(
-                    f"{op}: {name} must be a slot, as the methods return them, got {type(slot).__name__}"
+                    f"{meta['name']}: {name} must be a slot, as the methods return them, got {found}"
                 )
             if slot not in self._shapes:
                 raise RecipeError(unknown("slot", slot, self._shapes))
-        return [slots[name] for name in names[:count]]
+        return [call[spec["name"]] for spec in specs]
 
     def _free(self, op: str) -> str:
         """Return a name for a step that neither a step nor a slot has."""
@@ -324,17 +318,6 @@ def _text(shape: Shape) -> str:
 
 def _method(meta: Meta) -> Callable[..., str]:
     """Make the method of an op."""
-
-    def add(
-        self: Model,
-        *inputs: Any,
-        name: str | None = None,
-        to: str | None = None,
-        share: Any = None,
-        **attrs: Any,
-    ) -> str:
-        return self._add(meta, inputs, name, to, share, attrs)
-
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("self", plain)]
     for spec in meta["inputs"]:
@@ -346,10 +329,15 @@ def _method(meta: Meta) -> Callable[..., str]:
         )
     for one, kind in _OWN.items():
         parameters.append(inspect.Parameter(one, named, default=None, annotation=kind))
+    signature = inspect.Signature(parameters, return_annotation="str")
+
+    def add(self: Model, *args: Any, **given: Any) -> str:
+        return self._add(meta, signature, *args, **given)
+
     add.__name__ = meta["name"]
     add.__qualname__ = f"Model.{meta['name']}"
     add.__doc__ = _document(meta)
-    add.__signature__ = inspect.Signature(parameters, return_annotation="str")  # type: ignore[attr-defined]
+    add.__signature__ = signature  # type: ignore[attr-defined]
     return add
 
 

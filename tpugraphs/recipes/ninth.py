@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, kaggle, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, opcodes, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, mean_plus_max, opcodes, step
 
 OPCODE_ROWS = 128
 
@@ -45,11 +45,7 @@ class Ninth(TrainingFields):
 
 def preprocessing(fields: Ninth) -> Steps:
     """List the steps before the model."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "log-columns", "form": "signed"},
-    ]
+    return [*choose(fields), {"step": "log-columns", "form": "signed"}]
 
 
 def _sage(i: int, fields: Ninth) -> Steps:

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
+from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, modules, option
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _log(fields: Second) -> dict[str, Any]:
 
 def preprocessing(fields: SecondLayout) -> Steps:
     """Prune; of equal configs the fastest (training only); logarithms of node features."""
-    return [{"step": "prune", "method": fields.prune}, {"step": "dedup", "keep": fields.dedup}, _log(fields)]
+    return [*choose(fields), _log(fields)]
 
 
 def tile_preprocessing(fields: SecondTile) -> Steps:
@@ -163,11 +163,9 @@ def groups(fields: Second) -> Steps:
 
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
-    (r"reduce\.(weight|bias)", r"node_feat_embedding.\1"),
+    *modules(reduce="node_feat_embedding", first="input_shaping", head="output_shaping"),
     (r"opcodes\.weight", "node_opcode_embedding.weight"),
-    (r"first\.(weight|bias)", r"input_shaping.\1"),
     (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.lin_\3.\2"),
-    (r"head\.(weight|bias)", r"output_shaping.\1"),
 )
 
 _second = partial(

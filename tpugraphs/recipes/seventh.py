@@ -5,7 +5,7 @@ trains on graphs as they are, not pruned, in the memory of one segment. The mode
 paper's code: standardised features, an opcode's embedding of length 1 at most, and the digits of the config
 as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over
 the nodes, divided by its length, and two linear layers. What an activation makes is divided by its length,
-too: GraphGym does so unless it is told not to. The embedding is multiplied by one learnt scale,
+too, which is GraphGym's default. The embedding is multiplied by one learnt scale,
 every digit by one of its own; they begin at 100.
 
 The preset ``cpu`` has smaller scales to begin with and a higher learning rate; ``full`` is the code's: Adam
@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, mean_plus_max, step
 
 OPCODE_ROWS = 128
 
@@ -61,11 +61,7 @@ class SeventhFields(TrainingFields):
 
 def preprocessing(fields: SeventhFields) -> Steps:
     """Prune if asked to, remove equal configs (training only), scale all columns."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "standardize", "columns": NODE_COLUMNS},
-    ]
+    return [*choose(fields), {"step": "standardize", "columns": NODE_COLUMNS}]
 
 
 def steps(fields: SeventhFields) -> Steps:

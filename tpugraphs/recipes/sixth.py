@@ -36,16 +36,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import (
-    DIGITS,
-    NODE_COLUMNS,
-    TILE_COLUMNS,
-    join_digits,
-    mean_plus_max,
-    opcodes,
-    step,
-)
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, opcodes, option, step
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, join_digits, mean_plus_max
 
 OPCODE_ROWS = 128
 
@@ -105,11 +97,7 @@ class SixthTile(Sixth):
 
 def layout_preprocessing(fields: SixthLayout) -> Steps:
     """List the steps before the layout models."""
-    return [
-        {"step": "prune", "method": fields.prune, "hops": fields.hops},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "standardize", "columns": NODE_COLUMNS},
-    ]
+    return [*choose(fields, hops=fields.hops), {"step": "standardize", "columns": NODE_COLUMNS}]
 
 
 def tile_preprocessing(fields: SixthTile) -> Steps:

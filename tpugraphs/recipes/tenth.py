@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, join_digits, opcodes, step
+from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -68,11 +68,7 @@ class TenthTile(Tenth):
 
 def layout_preprocessing(fields: TenthLayout) -> Steps:
     """List the steps before the layout model."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "log-columns", "offset": 3},
-    ]
+    return [*choose(fields), {"step": "log-columns", "offset": 3}]
 
 
 def tile_preprocessing(fields: TenthTile) -> Steps:

@@ -39,7 +39,7 @@ from typing import Any
 from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.preprocess.pipeline import Sizes
-from tpugraphs.recipes.base import EMA, Order, Recipe, TrainingFields, hinge, kaggle, option
+from tpugraphs.recipes.base import EMA, Order, Recipe, TrainingFields, hinge, kaggle, modules, option
 from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, Steps, join_digits, opcodes, step
 
 WITHOUT_PROGRAM = NODE_COLUMNS + 16 + 60  # with shapes of operands, and places and numbers of 128s
@@ -268,13 +268,11 @@ def tile_loss(fields: ThirdTile) -> Steps:
 
 # Name of a parameter of the tile model here -> in the published PyTorch model.
 PUBLISHED_TILE = (
+    *modules(first="embedding_layer.linear", x0_norm="embedding_layer.layernorm", head="projection_network"),
     (r"opcodes\.weight", "embedding_layer.emb.weight"),
-    (r"first\.(weight|bias)", r"embedding_layer.linear.\1"),
-    (r"x0_norm\.(weight|bias)", r"embedding_layer.layernorm.\1"),
     (r"sage([0-9]+)\.weight_l", r"message_network.\1.agg_linear.weight"),
     (r"sage([0-9]+)\.(weight|bias)_[rl]", r"message_network.\1.linear.\2"),
     *((rf"x{i + 1}_norm\.(weight|bias)", rf"message_network.{i}.layernorm.\1") for i in range(16)),
-    (r"head\.(weight|bias)", r"projection_network.\1"),
 )
 
 
@@ -289,10 +287,8 @@ def tile_order(fields: ThirdTile) -> Order:
 _SAGE = (("self", "linear"), ("in", "agg_linear_in"), ("out", "agg_linear_out"))
 _NORMED = (*_SAGE, ("mixed_norm", "mlp_out.1"), ("linear", "mlp_out.2"), ("norm", "mlp_out.4"))
 PUBLISHED_LAYOUT = (
+    *modules(first="embedding_layer.mlp.0", x0_norm="embedding_layer.mlp.2", position="lpe_projection.0"),
     (r"opcodes\.weight", "embedding_layer.emb.weight"),
-    (r"first\.(weight|bias)", r"embedding_layer.mlp.0.\1"),
-    (r"x0_norm\.(weight|bias)", r"embedding_layer.mlp.2.\1"),
-    (r"position\.(weight|bias)", r"lpe_projection.0.\1"),
     *((rf"sage([0-9]+)_{ours}\.(weight|bias)", rf"feature_sage_convs.\1.{theirs}.\2")
       for ours, theirs in _NORMED),
     *((rf"p{i + 1}_{ours}\.(weight|bias)", rf"lpe_sage_convs.{i}.{theirs}.\1")
