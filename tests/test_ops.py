@@ -374,6 +374,17 @@ def test_signatures_say_what_both_functions_take(function):
     assert backward.return_annotation == "dict[str, Array]"
 
 
+def test_help_says_defaults_and_ranges():
+    for function, text in (
+        ("gatv2", "\nslope : float, default 0.2\n    Of the leaky ReLU, below 0. From 0 to 1.\n"),
+        ("gatv2", '\ndirection : {"forward", "reverse", "both"}, default "forward"\n'),
+        ("gatv2", "\nedge_index : (E, 2) int64\n    Rows (u, v): "),
+        ("ranknet", '\nreduction : {"mean-pairs", "sum", "mean-all"}, default "mean-pairs"\n'),
+        ("ranknet", "\nscores, runtimes, weights, offsets\n    As for `weighted_sum`.\n"),
+    ):
+        assert text in getattr(tg.kernels, function).__doc__
+
+
 def test_wrong_calls_say_what_is_expected():
     x, square = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     for error, message, act in (

@@ -278,14 +278,15 @@ class Face:
     ) -> None:
         self.op, self._implied, self._names, self._flat = op, declaration, names or {}, flat
         self._theirs = {ours: given for given, ours in self._names.items()}
-        arguments = _arguments(op)
+        arguments, common = _arguments(op), inspect.cleandoc(self._forward.__doc__ or "")
         if declaration is None:
-            rest = inspect.cleandoc(self._forward.__doc__ or "").partition("\n")[2]
-            self.name, doc, self._result = op.name, document(op.doc, arguments, rest), op.result
+            doc = document(op.doc, arguments, common.partition("\n")[2])
+            self.name, self._result = op.name, op.result
             shown = signature(arguments, "Array")
         else:
             types = {one.name: one.type for one in arguments} | {"out": "Array | None"}
-            self.name, doc, self._result = declaration.__name__, inspect.getdoc(declaration) or "", "out"
+            doc = (inspect.getdoc(declaration) or "") + "".join(common.partition("\n\nRaises")[1:])
+            self.name, self._result = declaration.__name__, "out"
             shown = declared(declaration, types, self._names, "Array")
         given = ", ".join(one for one in shown.parameters if one != self._result)
         back = inspect.cleandoc(self._backward.__doc__ or "")

@@ -161,7 +161,9 @@ def _declare(function: Callable[..., None]) -> Callable[..., Result]:
     """Make the function of a loss with the name, arguments and docstring of the function below."""
     loss = _LOSSES[function.__name__]
     types = {one.name: one.type for one in _arguments(loss)}
-    return _face(loss, inspect.getdoc(function) or "", declared(function, types, {}, "Result"))
+    errors = (inspect.getdoc(weighted_sum) or "").partition("\n\nRaises")[1:]
+    doc = "".join([inspect.getdoc(function) or "", *errors])
+    return _face(loss, doc, declared(function, types, {}, "Result"))
 
 
 _LOSSES: dict[str, Meta] = {loss["name"]: loss for loss in _core.losses()}

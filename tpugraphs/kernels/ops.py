@@ -386,6 +386,11 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
     Returns
     -------
     (N, C, D) float32
+
+    Raises
+    ------
+    ShapeError
+        An array that is not C-contiguous, or of another dtype or shape than above.
     """
     require(x, "x", ("N", "C", "D"))
     require(temperature, "temperature", (1,))

@@ -80,12 +80,13 @@ def attribute_type(attr: Meta) -> str:
 
 def attribute(attr: Meta) -> Argument:
     """Return the argument of an attribute of an op or a loss, with its default and range."""
-    kind = attribute_type(attr)
-    form = "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + "}" if "choices" in attr else kind
+    kind, default = attribute_type(attr), attr["default"]
+    form = f"{kind}, default {default!r}"
+    if "choices" in attr:
+        form = "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'
     doc = attr["doc"] if attr["doc"].split()[0].endswith(":") else attr["doc"][0].upper() + attr["doc"][1:]
     limits = f" From {attr['low']:.10g} to {attr['high']:.10g}." if "low" in attr else ""
-    default = attr["default"]
-    return Argument(attr["name"], kind, f"{form}, default {default!r}", f"{doc}.{limits}", default, True)
+    return Argument(attr["name"], kind, form, f"{doc}.{limits}", default, True)
 
 
 def made(

@@ -263,8 +263,6 @@ def _face(
         ------
         ConfigError
             Tensors of another device or layout, or something else among tensors.
-        ShapeError
-            Wrong shapes or dtypes.
 
         Notes
         -----
@@ -282,8 +280,7 @@ def _face(
 
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
-    sections = (inspect.getdoc(run) or "").split("\n\n")[1:]  # errors and notes
-    doc = "\n\n".join([doc, *(sections[1:] if "Raises\n" in doc else sections)])
+    doc += (inspect.getdoc(run) or "").partition("------")[2]  # behind the errors, which all have
     return made(run, of.__name__, doc, signature, "tpugraphs.torch")
 
 
