@@ -364,7 +364,7 @@ def test_configs_that_failed_are_not_learnt_from():
     with pytest.raises(tg.DataError, match="found config 0, which failed"):
         some.adapt(nan, range(9))
     assert some.evaluate(nan).rows[0].configs == 20
-    with pytest.raises(tg.DataError, match="found config 0, which failed"):
+    with pytest.raises(tg.DataError, match="config 0 failed"):
         some.evaluate(nan, configs=[0, 1])
     assert ranker().fit(nan, 0.4, verbose=False).history_.best_metric is not None
     with pytest.raises(tg.DataError, match="at least one config that ran, found none of 30"):

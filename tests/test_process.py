@@ -173,7 +173,7 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
         (lambda: GaussianProcess().fit(table(2500)), tg.ConfigError, "at most 2000 to learn from, got 2500"),
         (lambda: GaussianProcess().fit(graph, [5]), tg.DataError, "only one config ran"),
         (lambda: GaussianProcess().fit(failed, range(9)), tg.DataError, "failed"),
-        (lambda: fitted.predict(graph, graph.config_feat[:3]), tg.ConfigError, "scores rows of a graph"),
+        (lambda: fitted.predict(graph, graph.config_feat[:3]), tg.ConfigError, "expected rows of the graph for gaussian-process"),
         (lambda: fitted.predict(small_tile()), tg.DataError, "does not fit the schema"),
     ):  # fmt: skip
         with pytest.raises(kind, match=message):

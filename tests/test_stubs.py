@@ -137,6 +137,7 @@ def test_fields_of_recipes_have_types():
         ("preprocess.pruning.PruneOptions", tg.kernels.prune, set()),
         ("xla.collecting.CollectOptions", "xla.collect", {"space", "name", "out"}),
         ("ranker.arguments.FitArguments", tg.Ranker.fit, set()),
+        ("ranker.arguments.FitTogether", tg.train_members, {"weights", "normalize", "workers"}),
     ],
 )
 def test_options_that_are_handed_on_are_those_of_the_function(options, function, others):

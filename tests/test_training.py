@@ -269,6 +269,16 @@ class Both:
         return self.graphs[i]
 
 
+def test_an_argument_that_a_fit_does_not_take_is_named():
+    for wrong, fit in (
+        ("stps", lambda **how: small_ranker().fit(small_graph(), **how)),
+        ("callbacks", lambda **how: tg.train_members([small_ranker()], small_graph(), **how)),
+        ("ranker", lambda **how: small_ranker().fit(small_graph(), **how)),
+    ):
+        with pytest.raises(TypeError, match=rf"(fit|train_members)\(\) got an unexpected.*'{wrong}'"):
+            fit(**{wrong: []})
+
+
 def test_the_warning_of_graphs_left_out_comes_once_for_all_seeds():
     bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
     with pytest.warns(UserWarning, match="1 graph left out of the fit: bare: ") as told:

@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from numbers import Real
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -29,7 +28,7 @@ from tpugraphs.ranker.scorer import (
     fastest_together,
     unchanged_if_it_fails,
 )
-from tpugraphs.system.arguments import check_choice, check_whole
+from tpugraphs.system.arguments import check_choice, check_number, check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
@@ -378,15 +377,13 @@ class Ensemble(ScorerBase):
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
     if weights is None:
         return (1.0,) * count
-    given = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str) else [weights]
-    numbers = [isinstance(w, Real) and not isinstance(w, (bool, np.bool_)) for w in given]
-    if len(given) != count or not all(numbers):
+    given = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str) else []
+    if len(given) != count:
         raise ConfigError(f"weights: expected {counted(count, 'number')}, one per ranker, got {weights!r}")
-    fits = all(0 <= w <= sys.float_info.max for w in given)
-    values = tuple(float(w) for w in given) if fits else ()
+    values = [check_number(f"weights[{i}]", w, 0, sys.float_info.max) for i, w in enumerate(given)]
     if not 0 < sum(values) < math.inf:
-        raise ConfigError(f"weights: expected numbers that are not negative, and not all 0, got {weights!r}")
-    return values
+        raise ConfigError(f"weights: expected numbers with a finite sum, not all 0, got {weights!r}")
+    return tuple(values)
 
 
 def open_rankers(

@@ -20,6 +20,7 @@ from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.system import tensorfile
+from tpugraphs.system.words import counted
 
 __all__ = ["HUGE", "Array", "Floats", "LearntScorer"]
 
@@ -47,7 +48,7 @@ class Array(NamedTuple):
     dtype: Any = np.float64
     least: float = -HUGE
     most: float | str = HUGE
-    rows: int = 1 << 62
+    rows: int = 10**9
     optional: bool = False
 
     def read(
@@ -56,7 +57,9 @@ class Array(NamedTuple):
         """Take the array from a file, and note sizes not known before; CheckpointError if it is damaged."""
         given = tensors[name].shape if name in tensors else ()
         if len(given) == len(self.shape) > 1 and not 0 < given[0] <= self.rows:
-            raise tensorfile.fail(path, name, f"a table of 1 to {self.rows:,} rows", f"shape {given}")
+            raise tensorfile.fail(
+                path, name, f"a table of 1 to {counted(self.rows, 'row')}", f"shape {given}"
+            )
         if len(given) == len(self.shape):
             sizes.update(
                 {letter: n for letter, n in zip(self.shape, given, strict=True) if letter not in sizes}
@@ -140,7 +143,7 @@ class LearntScorer(ScorerBase):
         self.schema.check(graph)
         if as_configs(graph, configs) is not None:
             raise ConfigError(
-                f"configs: {type(self).__name__} scores rows of a graph: make a graph of these configs first"
+                f"configs: expected rows of the graph for {self.name}: make a graph of these configs first"
             )
         return np.asarray(graph.row_numbers(configs), np.int64)
 

@@ -851,7 +851,8 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
-        fields = {**_defaults(own["recipe"]), **entry("fields", dict)}
+        defaults = plain(get_recipe(own["recipe"]).options())  # of fields that earlier versions did not have
+        fields = {**defaults, **entry("fields", dict)}
         if fields.get("steps") is not None:
             fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
         try:
@@ -863,11 +864,6 @@ class Ranker(ScorerBase):
         if not known:
             _check_groups(path, ranker.network)
         return ranker
-
-
-def _defaults(recipe: str | Recipe) -> dict[str, Any]:
-    """Return the defaults of a recipe's fields, for files of earlier versions that lack some."""
-    return plain(get_recipe(recipe).options())
 
 
 def _check_groups(path: str, network: Network) -> None:

@@ -110,7 +110,7 @@ class Trees:
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
 Part = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]
 Table = list[Part]
-Score = Callable[[NDArray[np.float32]], NDArray[np.floating]]  # of a table (n, F): scores (n,)
+Score = Callable[[NDArray[np.float32]], NDArray[Any]]  # of a table (n, F): scores (n,)
 
 
 class TreeEstimator(Estimator):
