@@ -333,9 +333,11 @@ class Copy:
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
             return None, ""
+        finally:
+            if process.poll() is None:  # it hangs, or this program was interrupted
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         return process.returncode, said
 
 
@@ -401,6 +403,7 @@ def main() -> None:
             text = (ROOT / one.path).read_text()
             print(one.place(text), one.shown(text), " ".join(concerned(one.path)), sep="\n    ")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # and end what was started
     copy, rows = Copy(options.folder.resolve()), []
     passing: set[str] = set()
     for one in chosen:

@@ -35,7 +35,13 @@ LEFT = {
     "07_your_own_kernels": [],
 }
 TIMES = "05_how_long_will_my_network_take"  # ranks nothing
-SHORT = {"STEPS": 10, "CONFIGS": 8, "ROUNDS": 2, "WIDTH": 32}  # of what makes a notebook take its time
+SHORT = {
+    "STEPS": 10,
+    "CONFIGS": 8,
+    "ROUNDS": 2,
+    "WIDTH": 32,
+    "COUNTS": [3, 10],
+}  # of what makes a notebook take its time
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 spec = importlib.util.spec_from_file_location("tutorials", ROOT / "docs" / "tutorials.py")
@@ -109,7 +115,9 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     shortened = set()
     for cell in notebook.cells:
         for name, short in SHORT.items() if cell.cell_type == "code" else ():
-            cell.source, count = re.subn(rf"^{name} = \d+", f"{name} = {short}", cell.source, flags=re.M)
+            cell.source, count = re.subn(
+                rf"^{name} = (?:\d+|\[.*\])", f"{name} = {short}", cell.source, flags=re.M
+            )
             shortened |= {name} if count else set()
     assert shortened & {"STEPS", "CONFIGS"}, "the test shortens what takes time by lines like `STEPS = ...`"
     client = nbclient.NotebookClient(
