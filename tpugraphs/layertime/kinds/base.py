@@ -204,9 +204,11 @@ class Kind:
         return self.grows or self.columns[0].name
 
 
-def _named(name: str) -> Kind:
-    from tpugraphs.layertime.kinds import KINDS
+KINDS: dict[str, Kind] = {}
+"""Known kinds by name, of all families."""
 
+
+def _named(name: str) -> Kind:
     return KINDS[name]
 
 
