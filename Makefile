@@ -28,7 +28,7 @@ lint:
 	ruff check . && ruff format --check . && clang-format --dry-run --Werror $(C_FILES) && codespell
 types: build
 	mypy --strict tpugraphs && mypy --strict tpugraphs/__init__.py tpugraphs/kernels/__init__.py tpugraphs/torch/__init__.py
-	$(PYTHON) -m mypy.stubtest tpugraphs._core
+	$(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml tpugraphs._core
 	$(PYTHON) -m pytest tests/test_types.py
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
