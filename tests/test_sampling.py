@@ -13,6 +13,7 @@ from rankers import Break, Lazy, small_graph, small_ranker, state
 from test_resume import same
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.training import Callback, trainset
 from tpugraphs.training.sampling import (
     EvenVisits,
@@ -396,3 +397,17 @@ def test_graphs_without_anything_to_configure_are_never_visited(tmp_path):
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(tg.ConfigError, match=next(iter(wrong))):
         small_ranker(**wrong)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100])
+def test_many_steps_are_drawn_at_once(n):
+    steps = np.array([0, 5, 3, 3, 250, 1], np.int64)
+    found = _core.sample_steps(n, (3, 1), steps)
+    assert found.tolist() == [int(tg.kernels.sample_epoch(n, 1, (3, 1), int(step))[0]) for step in steps]
+    assert _core.sample_steps(n, (3,), steps[:0]).size == 0
+    with pytest.raises(tg.ConfigError, match="step: expected at least 0, got -1"):
+        _core.sample_steps(n, (3,), np.array([2, -1]))
+    with pytest.raises(tg.ConfigError, match="n = 0"):
+        _core.sample_steps(0, (3,), steps)
+    with pytest.raises(ValueError, match="steps"):
+        _core.sample_steps(n, (3,), steps.astype(float))

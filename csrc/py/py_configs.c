@@ -305,6 +305,29 @@ static PyObject *sample_epoch(PyObject *self, PyObject *args) {
     return draw(args, "LLO!L:sample_epoch", 1);
 }
 
+/* sample_steps(n, key, steps) -> rows */
+static PyObject *sample_steps(PyObject *self, PyObject *args) {
+    long long n;
+    PyObject *labels, *given;
+    uint64_t key;
+    npy_intp count[1] = {-1};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LO!O:sample_steps", &n, &PyTuple_Type, &labels, &given) ||
+        !key_of(labels, &key))
+        return NULL;
+    PyArrayObject *steps = tg_array(given, "steps", NPY_INT64, 1, count, "(n,)");
+    PyArrayObject *rows = steps == NULL ? NULL : tg_new_array(NPY_INT64, 1, count);
+    if (rows == NULL) return NULL;
+    tg_error err;
+    tg_status status = TG_OK;
+    tg_cancel cancel = tg_python_cancel();
+    Py_BEGIN_ALLOW_THREADS;
+    for (npy_intp i = 0; i < count[0] && status == TG_OK; i++)
+        status = tg_sample_epoch(TG_I64(rows) + i, n, 1, key, TG_I64(steps)[i], &cancel, &err);
+    Py_END_ALLOW_THREADS;
+    return status == TG_OK ? (PyObject *)rows : fail(&err, rows, NULL);
+}
+
 PyMethodDef tg_config_methods[] = {
     {"pack_digits", pack_digits, METH_O,
      PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
@@ -318,6 +341,8 @@ PyMethodDef tg_config_methods[] = {
     {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
     {"sample", sample, METH_VARARGS, PyDoc_STR("sample(n, k, key, sorted) -> rows")},
     {"sample_epoch", sample_epoch, METH_VARARGS, PyDoc_STR("sample_epoch(n, k, key, step) -> rows")},
+    {"sample_steps", sample_steps, METH_VARARGS,
+     PyDoc_STR("sample_steps(n, key, steps (n,)) -> rows (n,): what sample_epoch(n, 1, key, step) gives.")},
     {"decode_rows", decode_rows, METH_VARARGS,
      PyDoc_STR("decode_rows(codes (C, K, 3), table (T, 6), rows (n,)) -> digits (n, K, 18).")},
     {NULL, NULL, 0, NULL},

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import kernels
+from tpugraphs import _core, kernels
 
 __all__ = [
     "EvenVisits",
@@ -145,8 +145,7 @@ class OversampledVisits(Visits):
         """Configs of a slate, of `count` that the graph has; some may come twice."""
         draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
         places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
-        chosen = [kernels.sample_epoch(draws, 1, (*self.key, 1, index), int(place)) for place in places]
-        return np.concatenate(chosen) % count
+        return _core.sample_steps(draws, (*self.key, 1, index), places) % count
 
 
 def _below(bound: int, key: Key) -> int:
