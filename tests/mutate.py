@@ -75,7 +75,7 @@ TESTS = {
     "tpugraphs/layertime/networks/*": "layertime_networks",
     "tpugraphs/layertime/*": "layertime layertime_calibration layertime_range layertime_shipped layertime_mlpredict",
     "tpugraphs/network/*": "scoring published_weights weights training",
-    "tpugraphs/preprocess/*": "preprocess preprocess_graphs prepare refits",
+    "tpugraphs/preprocess/*": "preprocess preprocess_graphs prepare refits weights",
     "tpugraphs/ranker/*": "ranker sklearn ensemble",
     "tpugraphs/recipes/*": "recipes own_model graph_config",
     "tpugraphs/submission/*": "submission competition",

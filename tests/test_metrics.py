@@ -185,3 +185,8 @@ def test_kendall_tau_on_every_path(n):
         expected = scipy_value(scipy.stats.kendalltau, scores, runtimes)
         assert got[0] == pytest.approx(expected, abs=1e-12)
         assert got == [got[0]] * 3
+
+
+def test_mean_ranks_share_the_places_of_equal_values():
+    assert tg.metrics.mean_ranks([5, 1, 5, 3]).tolist() == [2.5, 0, 2.5, 1]
+    assert tg.metrics.mean_ranks([]).tolist() == []
