@@ -1,9 +1,9 @@
 """The command ``tpugraphs``: one file per command.
 
 A file with `run` is a command. Its docstring is the help: what the command does, and examples after an empty
-line. `add_arguments` declares the options; it is called for the command that runs alone, so it may import
-what takes long. `run` returns the exit code, or None for 0. A folder holds commands below one name; its
-COMMANDS says which come first in the help, and in which order.
+line. `add_arguments` declares the options; it is called for the command that runs only, so it may import slow
+modules. `run` returns the exit code, or None for 0. A folder groups commands under one name; its COMMANDS
+lists those that come first in the help, in order.
 
 Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 """
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0 ok, 1 failed on the data, 2 wrong usage, 130 interrupted.
     """
-    for name in ("stdout", "stderr"):  # one that was closed is None: what would go there is dropped
+    for name in ("stdout", "stderr"):  # a closed stream is None: its output is dropped
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except OSError as error:  # the disk is full, or the reader of our output has gone, as in `| head`
-        # What is left of our output goes nowhere, so that the end of the process does not try again.
+        # Discard the output that is left, so that it is not flushed again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == 0 and not isinstance(error, BrokenPipeError):
             print(f"tpugraphs: error: {_message(error)}", file=sys.stderr)
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run a command; errors of its output alone come out."""
+    """Run a command and return its exit code; only errors of writing its output are raised."""
     if completion.ASKED in os.environ:
         completion.answer(_parser(os.environ["COMP_LINE"].split()))
     words = sys.argv[1:] if argv is None else argv

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; 1 if a file cannot be read, after all have been looked at."""
+    """Print the table; return 1 if a file could not be read, after all others were."""
     common.to_stdout(args, args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
     result = tg.audit(sources, exclude=common.patterns(args))
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
-    """Return what `audit` takes for a word of the command line."""
+    """Return the source for `audit` that a word of the command line names."""
     if spec.startswith("sample:"):
         return tg.data.sample(spec.removeprefix("sample:"))
     found = common.collection_split(spec)

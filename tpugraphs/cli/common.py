@@ -59,7 +59,7 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
 
 
 def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
-    """Add an option to a parser or group as its usage reads: ``"--out FILE"``; ``"--all"`` is a switch.
+    """Add an option to a parser or group, from its usage: ``"--out FILE"``; ``"--all"`` is a switch.
 
     The help shows a default, unless `meaning` says what happens without the option.
     """
@@ -185,7 +185,7 @@ def collection_split(spec: str) -> tuple[str, str] | None:
     Raises
     ------
     ConfigError
-        There is no such split.
+        Unknown split.
     """
     name, _, split = spec.partition("/")
     if name not in FOLDERS:
@@ -214,7 +214,7 @@ def _sources(spec: str, root: str, split: str) -> list[Source]:
     return tg.data.collections.sources_in(path)
 
 
-_MOST_PATTERNS = 16 << 20  # bytes of a file of them
+_MOST_PATTERNS = 16 << 20  # bytes of a file of patterns
 
 
 def patterns(args: argparse.Namespace) -> list[str]:
@@ -281,7 +281,7 @@ def stdin(args: argparse.Namespace, path: Any) -> Any:
 
 
 def to_stdout(args: argparse.Namespace, path: str | None) -> bool:
-    """Return whether an output is standard output, ``-``; then people read on stderr.
+    """Return whether an output is standard output, ``-``; texts for people then go to stderr.
 
     Raises
     ------
@@ -312,18 +312,18 @@ def text_file(path: str) -> Iterator[TextIO]:
 
 
 def piped(args: argparse.Namespace) -> bool:
-    """Return whether the result goes to standard output as it would go to a file."""
+    """Return whether standard output holds the result as a file would."""
     return getattr(args, "piped", False)
 
 
 def say(args: argparse.Namespace, text: str = "") -> None:
-    """Print a result for people, unless it is asked for as JSON; next to a stream it is a remark."""
+    """Print a result for people, unless JSON is asked for; on stderr if standard output is piped."""
     if not (args.json or (args.quiet and piped(args))):
         print(printable(text), flush=True, file=sys.stderr if piped(args) else sys.stdout)
 
 
 def remark(args: argparse.Namespace, text: str = "") -> None:
-    """Print what is not a result, such as what is done or comes next, unless --quiet."""
+    """Print a remark, such as progress or what to do next, unless --quiet."""
     if not args.quiet:
         say(args, text)
 
@@ -360,7 +360,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
 
 
 def after_fit(args: argparse.Namespace, history: History, done: str | None) -> None:
-    """Warn of graphs that were left out. After Ctrl-C, where `done` says how far, say how to resume."""
+    """Warn of graphs that were left out. After Ctrl-C at `done`, raise with how to resume."""
     for name, why in history.skipped.items():
         warn(args, f"{name} is left out: {why}")
     if done is not None:
@@ -370,7 +370,7 @@ def after_fit(args: argparse.Namespace, history: History, done: str | None) -> N
 
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
-    """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
+    """Make the callback for logs. In a terminal it is silent, but there: a checkpoint lists its callbacks."""
     from tpugraphs.training.callbacks import Callback
     from tpugraphs.training.live import progress_line
 

@@ -6,9 +6,9 @@ example:
   tpugraphs completion fish > ~/.config/fish/completions/tpugraphs.fish
 """
 
-# The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then. What a
-# value may be follows from the word that stands for it in the help: a RECIPE is the name of one. A new option
-# needs nothing here, unless a word of its own can be completed.
+# The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then. The
+# metavar of a value decides what completes it: RECIPE stands for the name of one. A new option needs nothing
+# here, unless its metavar is new and can be completed.
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _devices() -> list[str]:
     return ["this", *(name for name in tg.layertime.DEVICES if " " not in name)]
 
 
-# Words of the help -> names that can stand there.
+# Metavars -> names that complete them.
 NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "COLLECTION": lambda: FOLDERS,
     "DATA": _data,
@@ -43,7 +43,7 @@ NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "RECIPE": lambda: tg.list_recipes(),
     "RULE": lambda: ("one-standard-error", "best-3", "all"),
 }
-# Words for which files are completed, or folders alone.
+# Metavars that files complete, or folders alone.
 FILES = ("DATA", "FILE", "FILE.py:FUNCTION", "MODEL", "MODEL2", "PATH", "RANKER", "TABLE")
 FOLDERS_ONLY = ("DIR",)
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def answer(parser: argparse.ArgumentParser, **how: Any) -> None:
-    """Tell the shell what can stand at the cursor, and end the process."""
+    """Print the completions at the cursor for the shell, and end the process."""
     for action in arguments(parser):
         if action.nargs != 0 and not action.choices:
             action.completer = _completer(str(action.metavar).split("|"))  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _completer(words: list[str]) -> Callable[..., Iterator[str]]:
-    """Return what argcomplete calls for the value of an argument with these words in the help."""
+    """Return argcomplete's completer for an argument with these metavars."""
     completers = _argcomplete().completers
 
     def values(prefix: str, **_: Any) -> Iterator[str]:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     folder = Path(args.out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    live = _measure(args) if args.live else []  # first: it may need what is missing
+    live = _measure(args) if args.live else []  # first: it fails early if something is missing
     data = tg.open_collection(COLLECTION)
     known, unseen = [*data.train, *data.valid], list(data.test)
     common.remark(
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _random(graph: Any) -> Any:
-    """Return scores of a random order, another one for each program."""
+    """Return scores of a random order, a different one for each program."""
     return tg.ranker.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 
 
@@ -126,7 +126,7 @@ def _measure(args: argparse.Namespace) -> list[Any]:
 
 
 def _write(folder: Path, ranker: Any, report: Any, unseen: Sequence[Any]) -> dict[str, str]:
-    """Write all files; returns path to what it is."""
+    """Write all files; return a description of each by path."""
     picture, table, rows, trained = (
         str(folder / name) for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
     )

@@ -25,7 +25,7 @@ _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options (there are none of its own)."""
+    """Declare the options: only those of every command."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,7 +105,7 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
 
 
 def _count(variable: str) -> int:
-    """Return the threads that an environment variable asks for, 0 if it is not set or no such number."""
+    """Return the threads that an environment variable asks for, 0 if it is not set or invalid."""
     text = os.environ.get(variable, "").split(",")[0].strip()
     return int(text) if text.isdigit() and 1 <= int(text) <= 4096 else 0
 

@@ -90,7 +90,7 @@ def _leave_out(args: argparse.Namespace) -> Report:
 
 
 def _evaluate(args: argparse.Namespace) -> Report:
-    """Judge what is there."""
+    """Judge the rankers as they are."""
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")
     judged = ranker.judged(args.members, tta=args.tta, precision=args.precision)

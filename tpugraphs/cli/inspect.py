@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe every graph; 1 if one is broken, after all have been looked at."""
+    """Describe every graph; return 1 if one is broken, after all others were described."""
     from tpugraphs.data.description import format_description
 
     graphs = common.open_graphs(args.data, args, "train")

@@ -86,7 +86,7 @@ def _write_npy(path: str, scores: Any) -> None:
 
 
 def _write_rows(table: TextIO, name: str, scores: Any, order: Any) -> None:
-    """Write the scores of a graph, so that memory is bounded by the largest."""
+    """Write the scores of one graph: memory is bounded by the largest graph."""
     places = order.argsort()
     csv.writer(table, lineterminator="\n").writerows(
         (name, config, place, f"{score:.9g}")

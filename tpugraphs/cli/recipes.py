@@ -73,7 +73,7 @@ def _by_preset(values: Mapping[str, Any], show: Any) -> str:
 def _terms(terms: list[dict[str, Any]]) -> str:
     """Describe losses, or parameter groups, in words."""
     words = [
-        name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
-        for name, *rest in (term.items() for term in terms)
+        name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in fields) if fields else "")
+        for name, *fields in (term.items() for term in terms)
     ]
     return " + ".join(words) or "none"

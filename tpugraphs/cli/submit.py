@@ -44,9 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
     option(group, "--rankers DIR", meaning)
     option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
-    meaning = "rows of this submission file are taken over and their graphs not ranked again; repeatable"
+    meaning = "take over the rows of this submission file, and do not rank their graphs again; repeatable"
     option(group, "--keep FILE", meaning, **common.REPEATED)
-    option(group, "--fill FILE", "rows for what no ranker ranks, such as Kaggle's sample_submission.csv")
+    meaning = "rows for graphs without a ranker, such as those of Kaggle's sample_submission.csv"
+    option(group, "--fill FILE", meaning)
     option(parser, "--merge FILE", "put these submission files together", nargs="+")
     option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
     option(parser, "--validate FILE", "check this submission file")
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one of them."""
+    """Rank, merge, check or score."""
     several = bool(args.for_collection or args.rankers)
     alone = args.ranker is not None and args.score is None
     if sum([alone, several, *(name is not None for name in (args.merge, args.validate, args.score))]) != 1:

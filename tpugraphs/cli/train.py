@@ -18,7 +18,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
 
-MANY = 10  # graphs that are enough to set whole ones aside for validation
+MANY = 10  # graphs, from which on whole ones are held out for validation
 RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
@@ -121,7 +121,7 @@ def _train_seeds(
 
 
 def _split(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
-    """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
+    """Return graphs to train on, and graphs or a share of the configurations to validate on (or None)."""
     train, valid = _parts(args, graphs)
     is_share = isinstance(valid, float)
     share = f"{valid:.0%} of the configurations" if is_share else counted(len(valid or ()), "graph")
@@ -136,8 +136,8 @@ def _parts(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
         if all(name in COLLECTIONS for name in names):
             valid = [f"{name}/valid" for name in dict.fromkeys(names)]
         elif len(graphs) >= MANY:
-            rest = [source for i, source in enumerate(graphs.sources, 1) if i % MANY]
-            return tg.data.Split.of(rest), graphs[MANY - 1 :: MANY]
+            train = [source for i, source in enumerate(graphs.sources, 1) if i % MANY]
+            return tg.data.Split.of(train), graphs[MANY - 1 :: MANY]
         else:
             valid = ["0.1"]
     try:

@@ -1,4 +1,4 @@
-"""Public tables of measured layers to this machine, in the columns that ``tpugraphs.layertime`` reads.
+"""Download public tables of measured layers, in the columns that ``tpugraphs.layertime`` reads.
 
 ``layer_times.json`` names the files as their authors published them, with size and SHA-256. They are
 downloaded to ``FOLDER/.download``, compared, written again as CSV tables, and removed. A file with another
@@ -89,7 +89,7 @@ def tables(what: Iterable[str] = ()) -> list[PublicTable]:
     Raises
     ------
     ConfigError
-        There is no such table, or it was published as pickles alone.
+        Unknown table, or one that was published as pickles only.
     """
     listed = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     known = {}
@@ -137,11 +137,11 @@ def run(
     what : list of str
         See `tables`.
     url : str
-        What stands for ``https://raw.githubusercontent.com``.
+        Address to use in place of ``https://raw.githubusercontent.com``.
     keep : bool
         Keep the published files, in ``folder/.download``.
     retries : Retries, optional
-        How to deal with failures.
+        When to try again, and when to give up.
     verbose : bool, optional
         Show a progress bar, by default in a terminal or notebook. False: also no line on stderr.
 
@@ -153,11 +153,11 @@ def run(
     Raises
     ------
     DataError
-        A file that is not there or has another digest, or no connection for too long.
+        A file is missing or has another digest, or there is no connection for too long.
     ConfigError
         No such table, or another process downloads to the same folder.
     KeyboardInterrupt
-        Ctrl-C. What is there is kept.
+        Ctrl-C. The bytes so far are kept.
     """
     chosen, base, target = tables(what), check_url(url), Path(absolute(folder))
     results = []
@@ -176,10 +176,10 @@ def run(
 
 
 def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: bool | None) -> list[Path]:
-    """Return where the files of a table are, each with the digest that it should have."""
+    """Return the paths of a table's files, each with the expected digest."""
     found, done = [], 0
 
-    def tell(text: str) -> None:
+    def note(text: str) -> None:
         notice(f"{table.name}: {text}", verbose)
 
     with Progress(table.size, f"{table.name}: download", "B", verbose) as bar:
@@ -190,7 +190,7 @@ def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: 
                 bar.move(before + there, table.size)
 
             if not path.is_file():
-                fetch(part.at(base), path, retries, move, tell)
+                fetch(part.at(base), path, retries, move, note)
             if (digest := digest_of(path)) != part.sha256:
                 path.unlink()
                 todo = "download it through another network, or from the repository by other means"
@@ -229,7 +229,7 @@ _CONVERT: dict[str, Callable[[PublicTable, Sequence[Path]], _Rows]] = {"gavel_th
 
 
 def _write(path: Path, rows: _Rows) -> None:
-    """Write rows as CSV, compressed if the name says so; the same rows are the same bytes."""
+    """Write rows as CSV, compressed if the name says so; the same rows give the same bytes."""
     with atomic_write(path) as file:
         packed = path.suffix == ".gz"
         binary = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file

@@ -1,4 +1,4 @@
-"""The published archives to this machine: :func:`commands` says how, :func:`run` does it.
+"""Download the published archives: :func:`commands` gives shell commands, :func:`run` downloads.
 
 There is one archive per collection and split. They are downloaded to ``ROOT/.download``, unpacked to
 ``ROOT/npz`` where :func:`tpugraphs.open_collection` finds them, and removed.
@@ -64,7 +64,7 @@ class Archive:
         return base / "npz" / self.place
 
     def _file(self, base: Path, suffix: str = "") -> Path:
-        """Return where the archive waits below the root `base`; with ``.done`` where the record of it is."""
+        """Return the path of the archive below the root `base`; with suffix ``.done``, that of its record."""
         return base / ".download" / f"{self.name}{suffix}"
 
 
@@ -121,7 +121,7 @@ def commands(
     Returns
     -------
     dict of str to list of str
-        Commands by collection; what comes before all of them by ``""``.
+        Commands by collection; those that come before all others by ``""``.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def run(
     keep : bool
         Keep the archives, in ``root/.download``, after they are unpacked.
     retries : Retries, optional
-        How to deal with failures.
+        When to try again, and when to give up.
     verbose : bool, optional
         Show progress bars, by default in a terminal or notebook. False: also no line per archive on stderr.
 
@@ -178,12 +178,12 @@ def run(
     Raises
     ------
     DataError
-        Not enough free space, a file that is not there, another archive than at the first download, one that
-        is not what it should be, or no connection for too long.
+        Not enough free space, a missing file, an archive that is damaged or differs from the first download,
+        or no connection for too long.
     ConfigError
         No such collection, or another process downloads to the same root.
     KeyboardInterrupt
-        Ctrl-C. What is there is kept.
+        Ctrl-C. The bytes so far are kept.
     """
     listed, base, retries = archives(what, url), Path(absolute(root)), retries or Retries()
     results: list[dict[str, Any]] = []
@@ -209,19 +209,19 @@ def run(
 
 
 def _notice(archive: Archive, verbose: bool | None) -> Notice:
-    """Give what prints lines about an archive on stderr, above a progress bar."""
+    """Return a function that prints lines about an archive on stderr, above a progress bar."""
     return lambda text: notice(f"{archive.name}: {text}", verbose)
 
 
 def _record(base: Path, archive: Archive) -> dict[str, Any]:
-    """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
+    """Read the record of an unpacked archive; empty if it is damaged or missing."""
     with suppress(OSError, ValueError, TypeError):
         return dict(**parsed(read_whole(archive._file(base, ".done"))))
     return {}
 
 
 def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
-    """Return the files (name, size) of an unpacked archive, None unless all are there as they were."""
+    """Return the files (name, size) of an unpacked archive, None unless all are there, unchanged."""
     with suppress(OSError, ValueError, TypeError, KeyError, OverflowError):
         files = [(str(name), int(size)) for name, size in _record(base, archive)["files"]]
         if files and all((archive._folder(base) / name).stat().st_size == size for name, size in files):
@@ -230,14 +230,14 @@ def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
 
 
 def _check_space(store: Path, remotes: dict[Archive, Remote], keep: bool) -> None:
-    """Refuse to begin if an archive and what comes out of it will not fit."""
-    held = most = 0
+    """Raise DataError if an archive and its unpacked files will not fit."""
+    used = most = 0
     for archive, remote in remotes.items():
         length = remote.length or 0
         missing = max(0, length - on_disk(store / archive.name))
-        most = max(most, held + missing + length)
-        held += length + (missing if keep else 0)
-    most += most // 100  # of the file system's own
+        most = max(most, used + missing + length)
+        used += length + (missing if keep else 0)
+    most += most // 100  # overhead of the file system
     free = shutil.disk_usage(store).free
     if most > free:
         needed, todo = _bytes(most), "make room, choose fewer collections, or another --root"
@@ -248,18 +248,18 @@ def _check_space(store: Path, remotes: dict[Archive, Remote], keep: bool) -> Non
 def _get(
     base: Path, archive: Archive, keep: bool, retries: Retries, verbose: bool | None
 ) -> list[tuple[str, int]]:
-    """Download one archive, unpack it, and note down that it is done."""
-    target, tell, start = archive._file(base), _notice(archive, verbose), time.monotonic()
+    """Download one archive, unpack it, and write its record."""
+    target, note, start = archive._file(base), _notice(archive, verbose), time.monotonic()
     if not target.is_file():
         with Progress(None, f"{archive.name}: download", "B", verbose) as bar:
-            fetch(archive.url, target, retries, bar.move, tell)
+            fetch(archive.url, target, retries, bar.move, note)
     size = target.stat().st_size
-    seen = _seen(base, archive, target, tell)
+    seen = _seen(base, archive, target, note)
     try:
         with Progress(size, f"{archive.name}: unpack", "B", verbose) as bar:
             files = unpack(target, base / "npz", archive.place, lambda done: bar.move(done, size))
     except DataError:
-        target.unlink(missing_ok=True)  # the next attempt is to get another one
+        target.unlink(missing_ok=True)  # the next attempt downloads it again
         raise
     os.sync()  # once for all files; they are unpacked again if this was cut short
     with atomic_write(archive._file(base, ".done")) as file:
@@ -267,19 +267,19 @@ def _get(
     if not keep:
         target.unlink()
     graphs, seconds = counted(len(files), "graph"), time.monotonic() - start
-    tell(f"{_bytes(size)} in {seconds:.0f} s: {graphs} in {archive._folder(base)}")
+    note(f"{_bytes(size)} in {seconds:.0f} s: {graphs} in {archive._folder(base)}")
     return files
 
 
-def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str, Any]:
-    """Return size and SHA-256 of an archive, or raise DataError if it has others than at its first download.
+def _seen(base: Path, archive: Archive, target: Path, note: Notice) -> dict[str, Any]:
+    """Return size and SHA-256 of an archive; DataError if they differ from those of its first download.
 
     Its authors publish no digests.
     """
     digest = digest_of(target)
     seen, first = {"bytes": target.stat().st_size, "sha256": digest}, _record(base, archive)
     if first.get("url") != archive.url or "sha256" not in first:
-        tell(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
+        note(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
     elif any(first.get(name) != value for name, value in seen.items()):
         target.unlink()
         old, new = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
@@ -287,7 +287,7 @@ def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str,
         todo = f"download it again; if a new version was published, delete {record} before that"
         raise DataError.of("sha256", f"the archive of the first download, {old}", new, todo, file=archive.url)
     else:
-        tell(f"sha256 {digest}: the same archive as at the first download")
+        note(f"sha256 {digest}: the same archive as at the first download")
     return seen
 
 

@@ -13,14 +13,14 @@ __all__ = ["store_below"]
 
 @contextmanager
 def store_below(folder: Path) -> Iterator[Path]:
-    """Make ``folder/.download`` and hold it alone; at the end it is removed if nothing is left in it.
+    """Make and lock ``folder/.download``; at the end it is removed if it is empty.
 
     Raises
     ------
     ConfigError
         Another process downloads to the same folder.
     KeyboardInterrupt
-        Ctrl-C: says that what is there is kept.
+        Ctrl-C; the message says where the bytes so far are kept.
     """
     store = folder / ".download"
     store.mkdir(parents=True, exist_ok=True)

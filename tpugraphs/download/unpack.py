@@ -1,7 +1,7 @@
-"""A published archive to graphs on disk, without trusting it.
+"""Unpack a published archive to graphs on disk, without trusting it.
 
-Where a file goes is decided by the collection and split that the archive is of, and by the last part of its
-name alone; an archive with a name that points elsewhere, a link or a device is refused.
+The collection and split of the archive decide where a file goes, and so does the last part of its name, but
+nothing else. An archive with a name that points elsewhere, a link or a device is refused.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ __all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
 
 Floats = NDArray[np.float64]
 
-_STEP = math.log(1.5)  # of the level, from which a stretch is separate
-_CLEAR = 2.5  # of the sum over the root of its length: chance exceeds it once in 100,000 tables
-_LEAST = 30  # rows of a stretch
-_LONG = 0.2  # share of the rows that the rate of a stretch is taken from: those with most to do
+_STEP = math.log(1.5)  # smallest change of the log level between two stretches
+_CLEAR = 2.5  # threshold of |CUSUM| / sqrt(n): chance exceeds it once in 100,000 tables
+_LEAST = 30  # fewest rows of a stretch
+_LONG = 0.2  # share of the rows that the rate of a stretch is taken from: those with most work
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Stretch:
     level : float
         Median of measured / fitted over all of the device's rows.
     gflops : float
-        Median rate of the layers with most to do.
+        Median rate of the layers with most work.
     """
 
     first: int
@@ -62,7 +62,7 @@ class DeviceAudit:
     impossible : int
         Layers faster than the peak rates of the device.
     repeated : int
-        Layers that were measured before.
+        Rows that measure a layer again.
     spread : float
         Median of largest / smallest time of the same layer, 1 where none is repeated.
     """
@@ -142,17 +142,16 @@ class LayerAudit:
 def audit(table: Layers, kind: str | None = None, device: str | Device | None = None) -> LayerAudit:
     """Look for suspicious measurements of layers.
 
-    A device that was throttled, or measured with other settings for a while, shows as a step of its level
-    along the rows: of measured times over those that a linear roofline of all its rows says. The place of a
-    step is where the cumulative sum of signs is farthest from 0 (CUSUM; Page 1954), and it counts from a
-    factor of 1.5.
+    Throttling, or a change of settings, shows as a step of the level along a device's rows. The level is
+    measured time / time by a linear roofline that is fitted to all of the device's rows. A step is placed
+    where the cumulative sum of signs is farthest from 0 (CUSUM; Page 1954), and counts from a factor of 1.5.
 
     Parameters
     ----------
     table : path, dict of arrays, DataFrame or LayerTable
-        In the order that the layers were measured in.
+        In the order of measurement.
     kind : str, optional
-        Of the layers, where `table` does not say it.
+        Kind of the layers; required unless `table` is a `LayerTable`.
     device : name or Device, optional
 
     Returns
@@ -194,12 +193,12 @@ def audit(table: Layers, kind: str | None = None, device: str | Device | None = 
 
 
 def _longest(working: Floats) -> NDArray[np.intp]:
-    """Return the rows with most to do."""
+    """Return the rows with most work."""
     return np.argsort(-working, kind="stable")[: max(1, int(_LONG * working.size))]
 
 
 def _stretches(level: Floats, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Divide rows (n,) where the level steps, again and again."""
+    """Divide rows (n,) where the level steps, recursively."""
     sums = np.cumsum(np.sign(level[rows] - np.median(level[rows])))
     place = int(np.argmax(np.abs(sums))) + 1
     left, right = rows[:place], rows[place:]
@@ -211,7 +210,7 @@ def _stretches(level: Floats, rows: NDArray[np.int64]) -> list[NDArray[np.int64]
 
 
 def _repeated(own: LayerTable) -> tuple[int, float]:
-    """Count layers that were measured before, and return how far apart their times are."""
+    """Return how many rows measure a layer again, and the median of largest / smallest time of a layer."""
     assert own.ms is not None
     codes = [np.unique(values, return_inverse=True)[1] for values in own.columns.values()]
     _, layer, count = np.unique(np.stack(codes, 1), axis=0, return_inverse=True, return_counts=True)

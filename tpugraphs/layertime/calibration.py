@@ -16,25 +16,25 @@ __all__ = ["LEAST_LAYERS", "MOST_LAYERS", "Calibration", "Views", "choose"]
 Floats = NDArray[np.float64]
 
 LEAST_LAYERS, MOST_LAYERS = 3, 2000
-"""Layers to calibrate a device by; as many at most are chosen: memory grows with the square."""
-_SLOPE = 0.3  # of the logarithm of the time, among the columns that weigh linearly
-_PLACE = 0.4  # of the same, among those of the place, times the root of their number
-_MOST_TRIED = 200  # layers that the covariance is chosen by, evenly taken
-_MOST_JUDGED = 500  # candidates that the choice is judged on
+"""Fewest and most layers to calibrate a device by, or to choose: memory grows with the square."""
+_SLOPE = 0.3  # scale of the log time among the inputs of the linear part
+_PLACE = 0.4  # scale of the log time among the places, times the root of their number
+_MOST_TRIED = 200  # layers that the covariance is fitted to, evenly spaced
+_MOST_JUDGED = 500  # candidates over which the variance is averaged
 
 
 @dataclass(frozen=True)
 class Views:
-    """Predictions of a model for layers on a device, as if it were each known device and as itself.
+    """Predictions for layers on a device: as if it were each of the training devices, and as itself.
 
     Attributes
     ----------
     seen : (n, D) float64
-        Logarithms of milliseconds, as if they ran on each of the devices that were learnt from.
+        Logarithms of milliseconds on each of the D training devices.
     fixed, working : (n,) float64
-        Milliseconds on the device itself that pass without work, and of the work.
+        Fixed overhead and work-dependent time on the device itself, in milliseconds.
     places : (n, F) float64
-        Of the layers, in the space of those that were learnt from.
+        Standardised features of the layers, see `Space.place`.
     """
 
     seen: Floats
@@ -44,12 +44,12 @@ class Views:
 
     @property
     def usual(self) -> Floats:
-        """Logarithms of milliseconds in the mean over the devices that were learnt from (n,)."""
+        """Mean logarithm of milliseconds over the training devices (n,)."""
         found: Floats = self.seen.mean(1)
         return found
 
     def columns(self, scales: Scales, center: float) -> Places:
-        """Return inputs of the linear part (n, D + 3), and of the others with the usual time (n, F + 1)."""
+        """Return inputs of the linear part (n, D + 3), and places with the usual time added (n, F + 1)."""
         own = np.log(scales[0] * self.fixed + scales[1] * self.working)
         slope = self.usual - center
         linear = [
@@ -62,24 +62,24 @@ class Views:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A Gaussian process of log(measured / usual) on a device: linear in other devices, and near by place.
+    """A Gaussian process of log(measured / usual) on a device: linear in the known devices, local in places.
 
-    So a device is a mixture of the known ones, as far as its layers support that.
+    So a device is a mixture of the known ones, as far as its measured layers support that.
 
     Attributes
     ----------
     scales : (float, float)
-        Factors of the time that passes without work, and of the time of the work.
+        Factors of the fixed overhead and of the work-dependent time.
     center : float
-        Mean of the usual logarithms of the measured layers.
+        Mean of `Views.usual` over the measured layers.
     covariance : Covariance
-        Of the time of two layers.
+        Covariance function over layers.
     linear : (n, D + 3) float64
-        Columns of the measured layers that weigh linearly.
+        Inputs of the linear part, of the measured layers.
     places : (n, F + 1) float64
-        Of the measured layers.
+        Places of the measured layers.
     weights : (n,) float64
-        Of the covariance between them and others.
+        Weights of the measured layers in a prediction.
     left : (n,) float64
         log(measured / predicted) of every layer, predicted from the others (leave-one-out).
     """
@@ -123,7 +123,7 @@ class Calibration:
 
     @classmethod
     def read(cls, file: File, devices: int, columns: int) -> Calibration:
-        """Restore what `write` added, for that many known devices and columns of places."""
+        """Restore what `write` added, for these numbers of training devices and of columns of places."""
         first = file.tensors.get(f"{file.prefix}weights")
         count = 0 if first is None else first.size
         if not LEAST_LAYERS <= count <= MOST_LAYERS:
@@ -141,22 +141,22 @@ class Calibration:
 def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np.int64]:
     """Choose the most informative layers, one after the other.
 
-    Each is the one after which a Gaussian process is least uncertain in the mean over the candidates
-    (integrated variance reduction; Cohn 1996). Of many candidates some are looked at, evenly.
+    Each choice minimises the mean variance of a Gaussian process over the candidates (integrated variance
+    reduction; Cohn 1996). Of many candidates, an evenly spaced subset is considered.
 
     Parameters
     ----------
     count : int
         Up to `MOST_LAYERS`.
     views : Views
-        Of the candidates (n).
+        Predictions for the n candidates.
     measured : Calibration or None
-        Of layers that are measured already.
+        Calibration by the layers that are measured already.
 
     Returns
     -------
     (count,) int64
-        Numbers of candidates.
+        Indices of candidates.
     """
     covariance = Covariance()
     noise = covariance.noise**2

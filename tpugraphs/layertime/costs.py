@@ -1,4 +1,4 @@
-"""Costs of layers: a sum of terms at peak rates, each by a factor that is fitted by device."""
+"""Costs of layers: a sum of terms at peak rates, each times a factor that is fitted per device."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tpugraphs.layertime.table import LayerTable, one_layer
 __all__ = ["Costs", "Scales", "cost_terms", "evenly", "fitted_scales"]
 
 Floats = NDArray[np.float64]
-Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
+Scales = tuple[float, float]  # factors of the fixed overhead and of the work-dependent time
 
 _TILES = (64, 128)  # rows and columns that products are padded to
 _WAVE = (128, 64)  # rows and columns that a unit computes at a time
-_FIXED = 2  # terms that pass without work
-_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one predicts the other poorly
+_FIXED = 2  # terms of the fixed overhead: the first two
+_ALIKE = 1.0  # distance of two devices' log figures at which one predicts the other poorly
 _OTHERS = 0.01  # weight of other devices' layers next to a device's own, for terms that its layers lack
 _ROUNDS = 15
 _SWEEPS = 400
-_BINS = 12  # of the logarithm of times, that shall weigh alike
-_MOST_FITTED = 4000  # layers of a device, evenly taken
+_BINS = 12  # of log time, weighted alike
+_MOST_FITTED = 4000  # layers of a device, evenly spaced
 _LEAST_MS = 1e-6
 _MOST_COST = 1e100  # of a term, in ms
 _FIGURES = [figure for figure in FIGURES if figure != "memory_gb"]
@@ -37,11 +37,11 @@ _FIGURES = [figure for figure in FIGURES if figure != "memory_gb"]
 def cost_terms(table: LayerTable) -> Floats:
     """Return milliseconds of every layer by term (n, T), at the peak rates of its device.
 
-    The first two are 1: per layer, and per layer that is trained. The others are operations, the roofline
-    (operations or bytes, the longer), bytes, bytes beyond the last-level cache, operations of products padded
-    to tiles, full waves of tiles, and the bytes of the optimizer; bytes once at the bandwidth and once at the
-    rate of operations, which is what short loops are bound by. All but the optimizer's count once for layers
-    that are trained, and once for all.
+    The first two are 1: per layer, and per trained layer. The others are operations, the roofline (operations
+    or bytes, whichever is longer), bytes, bytes beyond the last-level cache, operations of products padded to
+    tiles, full waves of tiles, and the bytes of the optimizer. Bytes count at the bandwidth, and again at the
+    rate of operations, which bounds short loops. All terms but the optimizer's come twice: for all layers,
+    and for trained layers alone.
     """
     work = table.kind.work(table.columns)
     operations = 1 / (table.per_device("peak_gflops") * 1e6)
@@ -76,14 +76,15 @@ def _padded(work: Work, units: Floats) -> list[Floats]:
 def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
     """Fit ms = terms @ c, c >= 0, by least absolute relative errors (reweighted least squares).
 
-    Short and long layers weigh alike: a layer counts by one over the root of how many take as long as it.
+    Short and long layers weigh alike: the weight of a layer's squared error falls with the root of the number
+    of layers in its bin of log time.
 
     Returns
     -------
     found : (T,) float64
     products : (T, T) float64
     moments : (T,) float64
-        Of the weighted least squares that `found` solves, which sums of several devices may be solved by.
+        Normal equations of the weighted least squares; those of several devices may be added.
     """
     logarithm = np.log(ms)
     edges = np.linspace(logarithm.min(), logarithm.max(), _BINS + 1)[1:-1]
@@ -111,9 +112,9 @@ def fitted_scales(fixed: Floats, working: Floats, ms: Floats) -> Scales:
 
 
 class Costs:
-    """Factors of the terms by device: how many times as long as at peak rates each takes.
+    """Factors of the terms, per device: time over time at peak rates.
 
-    A device that was not learnt from is fitted to the layers of all others, those with like figures first.
+    An unseen device has the factors that fit the layers of all others, weighted by how alike the figures are.
     """
 
     def __init__(self, devices: Sequence[Device], size: Floats, fits: Sequence[tuple[Floats, ...]]) -> None:
@@ -123,7 +124,7 @@ class Costs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Devices that were learnt from."""
+        """Names of the training devices."""
         return tuple(self._fits)
 
     @classmethod
@@ -142,7 +143,7 @@ class Costs:
         return cls(devices, size, fits)
 
     def factors(self, device: Device, without: str | None = None) -> Floats:
-        """Return the factor of every term (T,) on a device; `without`: as if that one was not learnt from."""
+        """Return the factor of every term (T,) on a device; `without`: fit without that training device."""
         if (device, without) not in self._factors:
             self._factors[device, without] = self._solved(device, without)
         return self._factors[device, without]
@@ -165,7 +166,7 @@ class Costs:
         return found
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
-        """Return fixed overhead and time of the work in ms: (n,) each, together 1e-6 at least."""
+        """Return fixed overhead and work-dependent time in ms: (n,) each, their sum at least 1e-6."""
         terms = self._terms(table, without)
         fixed = terms[:, :_FIXED].sum(1)
         return fixed, np.maximum(terms[:, _FIXED:].sum(1), _LEAST_MS - fixed)
@@ -203,5 +204,5 @@ def evenly(count: int, most: int) -> NDArray[np.int64]:
 
 
 def _apart(one: Device, other: Device) -> float:
-    """Return the squared distance of two devices: of the logarithms of their figures."""
+    """Return the squared distance of the log figures of two devices."""
     return float(sum(math.log(getattr(one, name) / getattr(other, name)) ** 2 for name in _FIGURES))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["Covariance", "Places"]
 
 Floats = NDArray[np.float64]
-Places = tuple[Floats, Floats]  # of n layers: what weighs linearly (n, L), and where they are (n, P)
+Places = tuple[Floats, Floats]  # of n layers: inputs of the linear part (n, L), and of the others (n, P)
 
 _MOST_SWEEPS = 4
 _TRIED = {
@@ -26,18 +26,18 @@ _TRIED = {
 
 @dataclass(frozen=True)
 class Covariance:
-    """A sum of three covariance functions; the usual one by default.
+    """Sum of a linear, a local and an additive covariance function.
 
     Attributes
     ----------
     linear : float
         Variance of the linear part.
     near : float
-        Variance of the part that layers share if they are near in all columns of their places.
+        Variance of the local part, which layers share if they are near in all columns of their places.
     length : float
         Length scale of that part, times the root of the number of columns.
     each : float
-        Variance of the part that is a sum over columns: layers that have one size in common share a term
+        Variance of the additive part, a sum over columns: layers with one size in common share a term
         (Duvenaud, Nickisch and Rasmussen: Additive Gaussian processes, 2011).
     reach : float
         Length scale of that part.
@@ -56,7 +56,7 @@ class Covariance:
     def learnt(cls, among: Places, wanted: Floats) -> Covariance:
         """Return the covariance of greatest marginal likelihood of the targets `wanted` (n,).
 
-        Coordinate search: each number is chosen in turn, from the usual ones on, until none changes.
+        Coordinate search from the defaults: each number is chosen in turn until none changes.
         """
         linear = among[0] @ among[0].T
         near, each = (cache(partial(part, among[1], among[1])) for part in (_near, _each))
@@ -87,7 +87,7 @@ class Covariance:
         return self.between(among, among) + self.noise**2 * np.eye(len(among[0]))
 
     def predict(self, of: Places, among: Places, weights: Floats) -> Floats:
-        """Return the mean of the process for m layers: `between` these and n measured ones @ weights (n,)."""
+        """Return the posterior mean at m layers (m,): `between` these and n measured ones @ weights (n,)."""
         found: Floats = self.linear * (of[0] @ (among[0].T @ weights))
         found += self.near * (_near(of[1], among[1], self.length) @ weights)
         alone = np.zeros(len(found))
@@ -112,7 +112,7 @@ def _near(a: Floats, b: Floats, length: float) -> Floats:
 
 
 def _each(a: Floats, b: Floats, reach: float) -> Floats:
-    """Return the mean over the columns of how alike places (n, P) and (m, P) are in each alone: (n, m)."""
+    """Return the mean of `_alike` over the columns of places (n, P) and (m, P): (n, m)."""
     found: Floats = np.zeros((len(a), len(b)))
     for own, known in zip(a.T, b.T, strict=True):
         found += _alike(own, known, reach)

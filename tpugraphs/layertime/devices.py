@@ -13,7 +13,7 @@ from tpugraphs.system.arguments import check_number
 __all__ = ["DEVICES", "FIGURES", "LIMITS", "Device", "get_device"]
 
 LIMITS = (1e-6, 1e12)
-"""Of every figure of a device: within these no prediction overflows."""
+"""Range of every figure of a device: within it no prediction overflows."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Device:
     bandwidth_gbps : float
         Of the memory, in 1e9 bytes per second.
     clock_mhz : float
-        That the peak is reached at.
+        Clock at which the peak is reached.
     units : int
-        Streaming multiprocessors of a GPU, cores of a CPU: what tiles of a product are dealt out to.
+        Streaming multiprocessors of a GPU, cores of a CPU: tiles of a product are spread over them.
     cache_mb : float
         The last-level cache.
     memory_gb : float
@@ -96,7 +96,7 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     ----------
     device : str or Device
     known : iterable of Device
-        Further devices, such as those of a model; of one name the first counts, before those of `DEVICES`.
+        Further devices, such as those of a model. They take precedence over `DEVICES`, the first over others.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     Raises
     ------
     ConfigError
-        There is no such device; the message names the nearest and says how to describe one.
+        Unknown device; the message names the nearest and says how to describe a device.
     """
     if isinstance(device, Device):
         return device

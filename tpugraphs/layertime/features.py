@@ -17,12 +17,12 @@ __all__ = ["Space", "features", "matrix", "roofline_ms"]
 Floats = NDArray[np.float64]
 
 _TILES = ((128, 128), (128, 64), (64, 64), (64, 32))  # rows and columns that one unit computes at a time
-_ALIGNED = (2, 4, 8, 32, 64)  # numbers that vector loads and tiles come in
-_FILLED = (8, 32, 64, 128)  # rows, columns or depth of a product that a tile takes
+_ALIGNED = (2, 4, 8, 32, 64)  # divisors that vector loads and tiles favour
+_FILLED = (8, 32, 64, 128)  # rows, columns or depth of a tile of a product
 _CHUNKS = (128, 512, 1024, 2048, 4096)  # numbers of a row that the threads of a block take at a time
 _LEAST = 1e-9
 _NEAR = 1e-6
-_FAR = 1e6  # no column, of logarithms and shares, is beyond
+_FAR = 1e6  # bound of every column: they are logarithms and shares
 
 
 def _log(values: Floats) -> Floats:
@@ -30,7 +30,7 @@ def _log(values: Floats) -> Floats:
 
 
 def roofline_ms(table: LayerTable) -> Floats:
-    """Return a lower bound of the time of every layer: of its operations or its bytes, the longer one.
+    """Return a lower bound of every layer's time: of its operations or its bytes, whichever is longer.
 
     Williams, Waterman and Patterson: Roofline, an insightful visual performance model (2009).
 
@@ -67,7 +67,7 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
     Returns
     -------
     dict of str to (n,) float32
-        By names of features.
+        Values by name of the feature.
     """
     work = table.kind.work(table.columns)
     found: dict[str, Floats] = {}
@@ -92,7 +92,7 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class Space:
-    """Ranges and scales of the features of the layers that were learnt from.
+    """Ranges and scales of the features of the training layers.
 
     Attributes
     ----------
@@ -107,14 +107,14 @@ class Space:
 
     @classmethod
     def of(cls, columns: Floats) -> Space:
-        """Return the space of layers to learn from, given their columns (n, F)."""
+        """Return the space of training layers, given their columns (n, F)."""
         spread = np.maximum(columns.std(0), _LEAST)
         return cls(columns.min(0), columns.max(0), columns.mean(0), spread)
 
     def place(self, columns: Floats, clipped: bool = False) -> Floats:
         """Return standardised columns of layers (n, V), of the V columns that vary.
 
-        `clipped`: with layers beyond the range of a column at its end.
+        `clipped`: with values clipped to the range of their column.
         """
         varies = self._varying
         placed: Floats = np.take(columns, varies, 1)
@@ -125,7 +125,7 @@ class Space:
         return placed
 
     def reaching(self, places: Floats) -> Space:
-        """Return the space with its ends as far as these places (n, V), if they are beyond."""
+        """Return the space, widened to hold these places (n, V)."""
         varies = self._varying
         low, high = self.low.copy(), self.high.copy()
         columns = places * self.spread[varies] + self.center[varies]
@@ -134,11 +134,11 @@ class Space:
         return Space(low, high, self.center, self.spread)
 
     def excess(self, columns: Floats, kind: Kind) -> Floats:
-        """Return how far layers are beyond those that were learnt from: (n,).
+        """Return how far layers are outside the training range: (n,).
 
-        Sizes and operations count by their logarithm, words as 1; the farthest counts, and 0 is within the
-        range. Layers may have usual sizes and more operations than any that was learnt from. The columns
-        (n, F) begin with those of `matrix`, and these with sizes, words and operations.
+        Sizes and operations count by their logarithm, an unseen word as 1; the largest counts, and 0 is
+        within the range. Operations may be outside although all sizes are within. The columns (n, F) begin
+        with those of `matrix`, and these with sizes, words and operations.
         """
         count = sum(_count(column) for column in kind.columns) + 1
         found, low, high = columns[:, :count], self.low[:count], self.high[:count]

@@ -1,4 +1,4 @@
-"""Files of models of layers: each part of a model writes itself into one, and reads itself from one."""
+"""Files of layer-time models: each part of a model writes itself into one, and reads itself back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class File:
     metadata : dict
     tensors : dict of str to array
     prefix : str
-        What names of tensors begin with.
+        Start of the names of tensors.
     """
 
     path: str = ""

@@ -13,17 +13,17 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.files import File
 from tpugraphs.layertime.table import LayerTable
 
-__all__ = ["FAR", "HELD", "LEVELS", "ErrorQuantiles", "error_quantiles", "pooled"]
+__all__ = ["FAR", "HELD_OUT", "LEVELS", "ErrorQuantiles", "error_quantiles", "pooled"]
 
 Floats = NDArray[np.float64]
 
 LEVELS = np.linspace(0, 1, 101)
 """Levels of the quantiles that errors are kept at."""
 FAR = math.log(2)
-"""Excess of the logarithm of a size, or of the operations, at which most of what was learnt is given up."""
-_GROWTH = 2.0  # of errors, for every e-fold of the excess
-_MOST_LOG = 100.0  # of an error
-HELD = 0.1
+"""Excess of the log size or log operations at which errors are mostly those of an unseen device."""
+_GROWTH = 2.0  # of errors, per e-fold beyond the training range
+_MOST_LOG = 100.0  # bound of log(measured / predicted)
+HELD_OUT = 0.1
 """Share of the layers that are held out, for the errors."""
 
 
@@ -34,9 +34,9 @@ class ErrorQuantiles:
     Attributes
     ----------
     known : dict of str to (101,)
-        By device, of layers that were not learnt from.
+        By device, on its held-out layers.
     other : (101,) or None
-        Of devices that were not learnt from, each left out in turn; None if there is only one device.
+        On unseen devices, each left out in turn; None if there is only one device.
     """
 
     known: dict[str, Floats]
@@ -45,9 +45,9 @@ class ErrorQuantiles:
     def bounds(self, table: LayerTable, level: float, excess: Floats) -> Floats:
         """Return what to add to the predicted logarithms for a central interval (n, 2).
 
-        `excess` (n,) is how far layers are beyond those that were learnt from (`Space.excess`). There, a
-        device that was learnt from is known less and less: its errors grow by their double for every e-fold,
-        or by those of devices that were not learnt from, faded in; the wider interval counts.
+        `excess` (n,) is how far layers are outside the training range (`Space.excess`). There, errors on a
+        training device grow by twice their size per e-fold, or by those on unseen devices, faded in. The
+        wider interval counts.
         """
         found = np.empty((len(table), 2))
         levels = [(1 - level) / 2, (1 + level) / 2]

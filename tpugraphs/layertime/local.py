@@ -1,4 +1,4 @@
-"""A device description of the machine at hand: figures that are read from the system, or measured."""
+"""Description of this machine as a device: figures are read from the system, or measured."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _PROPERTIES = (
 def this_device(threads: int | None = None, name: str | None = None, gpu: bool = False) -> Device:
     """Describe this machine as a device.
 
-    Of a CPU, `peak_gflops` is that of a product of large float32 matrices by the C core, and
-    `bandwidth_gbps` that of a copy that no cache holds, bytes read and written. Both are measured
-    once per process and number of threads; the rest is read from the system. Of a GPU the figures are
-    those of its data sheet, or follow from what its driver says.
+    For a CPU, `peak_gflops` is the rate of a product of large float32 matrices in the C core, and
+    `bandwidth_gbps` that of a copy too large for the caches, bytes read and written. Both are measured once
+    per process and number of threads; the other figures are read from the system. For a GPU, the figures are
+    those of its data sheet, or are derived from what its driver reports.
 
     Parameters
     ----------
     threads : int, optional
-        Of the CPU, by default as many as `tpugraphs.get_num_threads` says; they are its `units`.
+        Threads of the CPU, which are its `units`; by default `tpugraphs.get_num_threads`.
     name : str, optional
-        By default that of the processor with the number of threads, or of the GPU.
+        By default the name of the processor with the number of threads, or that of the GPU.
     gpu : bool
         Describe PyTorch's current GPU (extra ``[torch]``).
 
@@ -92,12 +92,12 @@ def cpu_name(threads: int) -> str:
 
 
 def gpu_device(properties: Any, name: str | None = None) -> Device:
-    """Return the GPU that a framework describes by these properties: as known by its name, else from them.
+    """Return a GPU as a device: by its name if that is known, else from a framework's properties.
 
     Raises
     ------
     ConfigError
-        It is not known, and the properties lack a figure.
+        The name is unknown, and the properties lack a figure.
     """
     try:
         known = get_device(properties.name)
@@ -129,7 +129,7 @@ def torch_library() -> Any:
 
 
 def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
-    """Return figures, rounded; ConfigError if the system does not know all of them."""
+    """Return figures, rounded; ConfigError if the system does not report all of them."""
     known = {figure: round(value, 3) for figure, value in read.items() if value}
     if missing := [figure for figure in read if figure not in known]:
         raise ConfigError(

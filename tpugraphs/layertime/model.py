@@ -46,8 +46,8 @@ class LayerTimeModel:
         Kind of the layers, see `tpugraphs.layertime.KINDS`.
     method : {"residual", "roofline", "lightgbm", "mlpredict"}
         ``roofline``: the terms of the work at the device's peak rates, each by a factor that is fitted.
-        ``residual``: networks of what that leaves over, trained in the C core. ``lightgbm``: boosted trees
-        in place of the networks (to train it needs the extra ``[lightgbm]``). ``mlpredict``: the published
+        ``residual``: networks of its residual, trained in the C core. ``lightgbm``: boosted trees in place of
+        the networks (training needs the extra ``[lightgbm]``). ``mlpredict``: the published
         network of the ml-performance-prediction project, without a roofline.
     seed : int
         Same seed, same bits.
@@ -86,7 +86,7 @@ class LayerTimeModel:
         self.fields = {name: plain(value) for name, value in fields.items()}
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
-        self._figures: dict[str, Device] = {}  # of the devices that were calibrated by
+        self._figures: dict[str, Device] = {}  # of the calibrated devices
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class LayerTimeModel:
 
     @property
     def known_devices(self) -> tuple[Device, ...]:
-        """Devices that the model was fitted to or calibrated for. Their names come before any others."""
+        """Devices that the model was fitted to or calibrated for. Their names take precedence."""
         self._check_trained()
         return tuple(({one.name: one for one in self._method.devices} | self._figures).values())
 
@@ -117,8 +117,8 @@ class LayerTimeModel:
         table : path, dict of arrays, DataFrame, LayerTable, or a list of them
             See `read_table`.
         device : name, Device or (n,) names, optional
-            Where the layers ran, if the table does not say it. In all other calls names stand for the devices
-            that were learnt from, or calibrated by, before any other.
+            Where the layers ran, if the table does not say it. In all other calls, a name refers to a
+            training or calibrated device before any other.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook.
 
@@ -142,9 +142,9 @@ class LayerTimeModel:
     def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
         """Adapt the model to a device by a few of its layers. Predictions for other devices stay as they are.
 
-        A Gaussian process learns which of the known devices it is like: its times are a mixture of theirs and
-        of what is predicted for itself, and a correction near the measured layers. A second call replaces the
-        first.
+        A Gaussian process learns which known devices it is like. Its times are a mixture of theirs and of the
+        prediction for the device itself, with a correction near the measured layers. A second call replaces
+        the first.
 
         The linear algebra is NumPy's: the last bits may depend on the threads of its BLAS.
 
@@ -218,11 +218,11 @@ class LayerTimeModel:
     def out_of_range(
         self, table: Layers, device: str | Device | Sequence[str] | None = None
     ) -> NDArray[np.bool_]:
-        """Return which layers are beyond those that were learnt from: (n,) bool.
+        """Return which layers are outside the training range: (n,) bool.
 
-        Such a layer has a size or a word that none of them had, or more or fewer operations. Layers that its
-        device was calibrated by count as well. Beyond the range predictions move towards those
-        for a device never seen, and intervals are wider.
+        A size, a word or the number of operations of such a layer is beyond those of all training layers,
+        including the layers that its device was calibrated by. Beyond the range, predictions move towards
+        those for an unseen device, and intervals are wider.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class LayerTimeModel:
         return self._excess(layers, space) > 0
 
     def _excess(self, layers: LayerTable, space: Space) -> Floats:
-        """Return how far layers are beyond those learnt from, or calibrated by: (n,)."""
+        """Return how far layers are outside the range of training and calibration: (n,)."""
         columns = matrix(layers)
         found = space.excess(columns, layers.kind)
         for name, rows in layers.by_device():
@@ -263,9 +263,9 @@ class LayerTimeModel:
         return Views(np.stack(seen, 1), fixed, working, space.place(matrix(layers)))
 
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
-        """Predict logarithms of milliseconds (n,), calibrations included; some at a time, for the cache."""
+        """Predict logarithms of milliseconds (n,), calibrations included, in chunks that fit the cache."""
         starts = range(0, len(layers), _CHUNK)
-        with np.errstate(all="ignore"):  # what comes of the numbers of a file is judged below
+        with np.errstate(all="ignore"):  # a file may hold any numbers: results are checked below
             parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
         found = np.concatenate(parts)
         wrong = np.flatnonzero(~(np.abs(found) < _MOST_LOG))
@@ -288,9 +288,9 @@ class LayerTimeModel:
         return found
 
     def _errors(self) -> ErrorQuantiles:
-        """Return the errors of the method, and of calibrated devices those of each layer by the others.
+        """Return the errors of the method, and for calibrated devices the leave-one-out errors.
 
-        The latter are widened by 2 / n, for the two scales that were fitted to the same n layers.
+        The latter are widened by 2 / n for the two scales that were fitted to the same n layers.
         """
         own = {
             name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
@@ -329,9 +329,9 @@ class LayerTimeModel:
     ) -> Floats:
         """Return intervals that hold the time of a layer with probability `level`, in ms: (n, 2) float64.
 
-        Their ends are quantiles of the relative errors on layers that were not learnt from: of the same
-        device, or, for a device never seen, of devices that were left out (split conformal prediction).
-        Layers `out_of_range` have wider ones.
+        Their ends are quantiles of the relative errors on held-out layers of the same device or, for an
+        unseen device, on left-out devices (split conformal prediction). Those of layers `out_of_range` are
+        wider.
 
         Parameters
         ----------
@@ -348,8 +348,8 @@ class LayerTimeModel:
         Raises
         ------
         ConfigError
-            The model is not trained; no such device; a wrong level; a device never seen, and a model that
-            learnt from one device alone.
+            The model is not trained; no such device; a wrong level; an unseen device, for a model that was
+            trained on one device only.
         DataError
             As `read_table`; the model predicts no finite time.
         """
@@ -389,7 +389,7 @@ class LayerTimeModel:
         Parameters
         ----------
         path : path
-            A file of a model.
+            File of a model.
 
         Returns
         -------
@@ -420,7 +420,7 @@ class LayerTimeModel:
     def _read(
         self, table: Layers, device: str | Device | Sequence[str] | None, timed: bool = True
     ) -> tuple[LayerTable, Space]:
-        """Read layers whose devices may be named as the model knows them; return the trained space, too."""
+        """Read layers, whose devices may have the model's names; return the trained space, too."""
         space = self._check_trained()
         return read_table(table, self.kind, device, timed, self.known_devices), space
 

@@ -49,7 +49,7 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     Parameters
     ----------
     name : {"pytorch-cpu", "pytorch-gpu", "tensorflow-gpu"}
-        Which, see `MODELS`. A model knows the devices that it learnt from by name; calibrate it for yours.
+        One of `MODELS`. A model knows its training devices by name; calibrate it for yours.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     ConfigError
         No such models.
     DataError
-        They are not where the package had them.
+        The files of the package are missing.
 
     Examples
     --------

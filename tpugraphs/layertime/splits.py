@@ -1,4 +1,4 @@
-"""Ways to divide a table of layers into layers to learn from and layers to judge by."""
+"""Splits of a table of layers into training and held-out layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple
     ----------
     table : LayerTable
     share : float
-        Of the layers to judge by, above 0 and below 1; of each device at least one, and one to learn from.
+        Share of held-out layers, above 0 and below 1. Both parts have at least one layer of each device.
     seed : int
 
     Returns

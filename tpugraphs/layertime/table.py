@@ -39,7 +39,7 @@ class LayerTable:
     devices : tuple of Device
         Every device once.
     device : (n,) int64
-        Place of a row's device in `devices`.
+        Index of a row's device in `devices`.
     ms : (n,) float64 or None
         Measured times in milliseconds.
     """
@@ -122,13 +122,12 @@ def read_table(
     kind : str
         One of `KINDS`.
     device : name, Device or (n,) names, optional
-        Where the layers run. Otherwise the column ``device`` says it, or the end of the file's name:
-        ``conv2d_K40.csv.gz``. A table that has `FIGURES` as columns describes its devices by them: of any
-        name, one or several.
+        Where the layers run. By default, the column ``device`` or the end of the file's name says it:
+        ``conv2d_K40.csv.gz``. A table with `FIGURES` as columns describes its own devices, under any names.
     timed : bool
-        Whether times are needed; they stand in ``time_median_ms`` or ``ms``.
+        Whether times are required, in the column ``time_median_ms`` or ``ms``.
     known : sequence of Device
-        Devices that names may stand for, next to `DEVICES`: those of a model.
+        Devices that names may refer to besides `DEVICES`, such as those of a model.
 
     Returns
     -------
@@ -141,7 +140,7 @@ def read_table(
         No such kind or device; a `LayerTable` of another kind, without rows, or without the times that are
         needed.
     DataError
-        A column is missing or holds something else than it should, a layer has no output, or two rows give
+        A column is missing or has a wrong value, a layer has no output, or two rows give
         a device different figures; the message names file, column and row.
     """
     check_choice("kind", kind, KINDS)
@@ -312,7 +311,7 @@ class Columns:
             )
 
     def devices(self, names: Any, known: Sequence[Device]) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
-        """Return the devices of these names, or of this name, and the place of every row's in them: (n,)."""
+        """Return the devices of these names, or of one name, and the index of every row's device: (n,)."""
         if isinstance(names, (str, Device)):
             return (get_device(names, known),), np.zeros(self.rows, np.int64)
         words, _, places = _distinct(names)
@@ -325,7 +324,7 @@ class Columns:
         return devices, np.array([devices.index(one) for one in found], np.int64)[places]
 
     def described_devices(self) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
-        """Return the devices that columns describe, and the place of every row's in them: (n,)."""
+        """Return the devices that columns describe, and the index of every row's device: (n,)."""
         for name in ("device", *FIGURES):
             if name not in self.values:
                 expected = ", ".join(("device", *FIGURES))
@@ -350,7 +349,7 @@ class Columns:
 
 
 def _distinct(names: Any) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the different names, sorted, the first row of each, and every row's place in them: (n,)."""
+    """Return the distinct names, sorted, the first row of each, and the index of every row's name: (n,)."""
     listed = [str(name) for name in (names.astype(str) if isinstance(names, np.ndarray) else names)]
     words, first, places = np.unique(np.array(listed, object), return_index=True, return_inverse=True)
     return words.tolist(), first, places

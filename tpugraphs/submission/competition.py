@@ -1,4 +1,4 @@
-"""From rankers of the five collections to the rows of one submission."""
+"""Rank the five collections for the rows of one submission."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PathLike = str | os.PathLike[str]
 
 
 class Ranked(NamedTuple):
-    """What is to be a row of a submission.
+    """A row of a submission, before it is written.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
     configs : int
         How many the graph has.
     note : str
-        What is unusual.
+        What is unusual about it.
     """
 
     id: str
@@ -47,8 +47,8 @@ class Ranked(NamedTuple):
 def ranker_files(folder: _PathLike) -> dict[str, list[str]]:
     """List the ranker files of a folder by the collection in their names.
 
-    A name is the collection with ``-`` or ``_`` for its colons, and maybe more behind another one:
-    ``layout-xla-random.safetensors``, ``tile_xla_seed1.safetensors``. Several of a collection rank together.
+    A name is the collection with ``-`` or ``_`` for its colons, and may go on after another one:
+    ``layout-xla-random.safetensors``, ``tile_xla_seed1.safetensors``. Those of one collection rank together.
 
     Parameters
     ----------

@@ -220,7 +220,7 @@ def _error(path: _PathLike, problem: Problem) -> DataError:
 def _checked_rows(
     path: _PathLike, known: Mapping[str, int], expected: Mapping[str, int] | None = None
 ) -> Iterator[tuple[_Row, Problem | None]]:
-    """Yield rows, each with its problem; by ID, numbers of configs may be known, or expected at least."""
+    """Yield rows, each with its problem; ID -> number of configs, `known`, or `expected` at the least."""
     lines: dict[str, int] = {}
     for row in _rows(path):
         problem, count = row.problem, known.get(row.id)
@@ -263,17 +263,17 @@ def validate(
     ----------
     path : path
     template : path or mapping of str to int, optional
-        Which IDs there must be: Kaggle's sample_submission.csv, or ID -> number of configs of the graph. That
-        file lists 1,000 configs of every layout graph, though some have 1,001: a row may be longer than its
-        row, not shorter.
+        Required IDs: Kaggle's sample_submission.csv, or ID -> number of configs of the graph. That file lists
+        1,000 configs of every layout graph, though some have 1,001: a row may be longer than in the template,
+        but not shorter.
     counts : mapping of str to int, optional
-        ID -> number of configs of the graph, where that is known. A row must fit it exactly, whatever the
-        template lists, and tile indices are bounded by it.
+        ID -> number of configs of the graph, where that is known. It overrides the template: a row must have
+        exactly that many, and tile indices are below it.
 
     Returns
     -------
     Validation
-        ``.ok``, ``.problems``, ``.rows``; never raises for what stands in `path`.
+        ``.ok``, ``.problems``, ``.rows``; never raises for the contents of `path`.
 
     Raises
     ------
@@ -456,7 +456,7 @@ class Score:
     total : float
         The competition's: unweighted mean over its five collections; others do not count.
     collections : dict of str to float
-        Mean over the graphs of a collection. One that is not here had no graphs and counts as 0.
+        Mean over the graphs of a collection. A missing collection had no graphs and counts as 0.
     graphs : dict of str to float
         ID -> tau-b of a layout graph, 1 - slowdown of the best five of a tile graph.
     missing : tuple of str
@@ -511,9 +511,9 @@ def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
 def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Score:
     """Score a submission on graphs whose runtimes are known, as the competition does.
 
-    A graph has Kendall's tau-b of places and runtimes (0 where it is not defined), but a tile graph
-    1 - slowdown of the best of the first five on runtime / normalizer (of all, if it has fewer). A collection
-    has the mean of its graphs, the total is the mean of the five collections.
+    A layout graph scores Kendall's tau-b of places and runtimes (0 where it is not defined). A tile graph
+    scores 1 - slowdown of the best of its first five (of all, if it has fewer), on runtime / normalizer. A
+    collection scores the mean of its graphs; the total is the mean of the five collections.
 
     Parameters
     ----------

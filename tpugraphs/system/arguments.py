@@ -1,7 +1,7 @@
-"""Checks of arguments: a declared range, or what an argument may be, and one message for all that it is not.
+"""Checks of arguments against a declared range, choice or type, with one form of message.
 
-``check_...`` return the argument or raise ConfigError; ``is_...`` are for those who raise an error of their
-own. True and False are never numbers here.
+``check_...`` return the argument or raise ConfigError; ``is_...`` are for callers that raise another error.
+True and False are never numbers here.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def name_of(source: Any) -> str:
 
 
 def no_memory(file: str | None, error: MemoryError) -> MemoryError:
-    """Return an error that says which file memory does not suffice for, and how much was asked for."""
+    """Return an error that names the file that does not fit into memory, and how much was asked for."""
     text = str(error) or "not enough memory"
     if file is None or text.startswith(f"{file}: "):
         return error
@@ -140,16 +140,16 @@ def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator
 
 @contextmanager
 def locked(path: str, who: str = "another fit") -> Iterator[None]:
-    """Hold an existing folder, or a file, alone, as far as others ask for it in this way too.
+    """Lock an existing folder, or a file, against all others that call this.
 
-    A file that is missing is made, and removed if it is empty at the end. Otherwise the lock leaves nothing
-    behind: it goes with the process, however that ends. Where there are no locks (some network file systems)
-    nothing is held.
+    A missing file is made, and removed at the end if it is empty. The lock leaves nothing else behind: it
+    ends with the process, even if that is killed. On file systems without locks (some network file systems)
+    this does nothing.
 
     Raises
     ------
     ConfigError
-        Somebody else holds it.
+        Another process holds the lock.
     OSError
         The file cannot be made or written.
     """
@@ -167,7 +167,7 @@ def locked(path: str, who: str = "another fit") -> Iterator[None]:
 
 
 def _lock(path: str, folder: bool, who: str) -> int:
-    """Open and lock; again, if the file was removed by who held it before."""
+    """Open and lock; try again if the previous holder removed the file."""
     while True:
         handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -186,7 +186,7 @@ def _lock(path: str, folder: bool, who: str) -> int:
 
 
 def remove_unfinished(path: str | os.PathLike[str]) -> None:
-    """Remove what killed writers of that file left behind."""
+    """Remove unfinished copies of that file that killed writers left behind."""
     folder, name = os.path.split(absolute(path))
     for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
         os.unlink(left)

@@ -10,7 +10,7 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Ctrl-C only takes effect at safe places.
+    """Let Ctrl-C take effect at safe places only.
 
     While `armed` (a pass of the core is running, which leaves the parameters untouched when interrupted) it
     raises KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
@@ -32,7 +32,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed: in a callback of gc, as JAX has, Python drops it."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed: Python drops it in a callback of gc, as in JAX."""
         if self.pressed:
             raise KeyboardInterrupt
 

@@ -1,7 +1,7 @@
 """The package's logger, ``logging.getLogger("tpugraphs")``.
 
-Whatever `verbose` says, long work is logged: beginning, evaluations and end of fits, measurements and
-notices as INFO, the end of other work, such as predictions, as DEBUG. Nothing is shown until the program asks
+Long work is logged whether `verbose` is set or not: start, evaluations and end of fits, measurements and
+notices as INFO; the end of other work, such as predictions, as DEBUG. Nothing is shown until the program asks
 for it, for example with ``logging.basicConfig(level="INFO")``.
 """
 

@@ -1,6 +1,6 @@
-"""HTML of objects in notebooks: self-contained, every text escaped, legible on light and dark grounds.
+"""HTML of objects in notebooks: self-contained, every text escaped, legible on light and dark backgrounds.
 
-Colours of text and ground are those of the page. Lines and shades are half-transparent grey, and the two
+Colours of text and background are those of the page. Lines and shades are half-transparent grey, and the two
 colours of a chart have enough contrast with white and with black (at least 3:1) and differ for the
 colour-blind, too. Styles are inline: notebooks that are not trusted drop style sheets.
 """
@@ -167,6 +167,6 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _place(value: float, low: float, high: float, first: float, last: float) -> float:
-    """Return where a value stands between two places, in the middle if there is one value only."""
+    """Map a value from low..high to first..last; to the middle if the range is empty."""
     share, whole = value / 2 - low / 2, high / 2 - low / 2  # their difference may not be finite
     return first + (last - first) * (share / whole if whole > 0 else 0.5)

@@ -1,4 +1,4 @@
-"""Progress bars: when there is one, and what it looks like."""
+"""Progress bars: when to show one, and what it looks like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show neither bars nor notices in this block where ``verbose`` is left to the default."""
+    """Show neither bars nor notices in this block, unless ``verbose`` is set."""
     token = _quiet.set(True)
     try:
         yield
@@ -44,10 +44,10 @@ def wanted(verbose: bool | None) -> bool:
 
 
 class _Lock:
-    """Lock of the bars of this process. Nobody waits for ever: a bar out of place is better than none.
+    """Lock of the bars of this process. It is replaced if nobody frees it: a bar out of place beats a hang.
 
-    tqdm's own is a semaphore that forked processes share: one that is killed keeps it. And any lock is kept
-    by a thread that Ctrl-C interrupts between taking it and giving it back.
+    tqdm's own lock is a semaphore that forked processes share: it stays locked if one of them is killed. Any
+    lock stays locked if Ctrl-C interrupts its thread before the release.
     """
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class _Lock:
     def release(self, *_: object) -> None:
         try:
             self._lock.release()
-        except RuntimeError:  # it was taken away, or never taken
+        except RuntimeError:  # it was replaced, or never taken
             pass
 
     __enter__, __exit__ = acquire, release
 
 
 class _Open:
-    """tqdm's set of open bars, others' too, who take another lock: a loop is over a copy."""
+    """tqdm's set of open bars. Others change it under another lock, so loops are over a copy."""
 
     def __init__(self, bars: Any) -> None:
         self.add, self.remove, self._bars = bars.add, bars.remove, bars
@@ -84,7 +84,7 @@ class _Open:
 
 @cache
 def _bars() -> Any:
-    """Return tqdm's bar for a terminal or a notebook, with a lock of our own and no thread that watches."""
+    """Return tqdm's bar for a terminal or a notebook, with our own lock and without its monitor thread."""
     from tqdm.auto import tqdm
 
     own = {"_lock": _Lock(), "_instances": _Open(tqdm._instances), "monitor_interval": 0}
@@ -101,7 +101,7 @@ def notice(text: str, verbose: bool | None = None, file: TextIO | None = None) -
 
 
 class Progress:
-    """A bar on stderr that goes away at the end; none where not `wanted`, or over soon.
+    """A bar on stderr that goes away at the end; none if not `wanted`, or for short work.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Progress:
             self._bar.close()
 
     def show(self, done: int, values: dict[str, float]) -> None:
-        """Show how much is done in all, and values next to it. Such a bar comes at once and stays."""
+        """Show how much is done in all, and values next to it. The bar appears at once and stays."""
         if self._bar is not None:
             self._bar.leave, self._bar.delay = True, 0
             self._bar.set_postfix({name: f"{value:.4f}" for name, value in values.items()}, refresh=False)

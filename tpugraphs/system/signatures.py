@@ -20,7 +20,7 @@ def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
     declared : dataclass
         Its fields have the types and defaults.
     taken : TypedDict
-        Which of them the function takes: what type checkers read in ``Unpack``.
+        The fields that the function takes, as type checkers read them from ``Unpack``.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
     def add(function: FunctionT) -> FunctionT:
         signature = inspect.signature(function)
         own = {name: one for name, one in signature.parameters.items() if name != "options"}
-        rest = [own.pop("fields")] if "fields" in own else []
-        vars(function)["__signature__"] = signature.replace(parameters=[*own.values(), *shown, *rest])
+        fields = [own.pop("fields")] if "fields" in own else []
+        vars(function)["__signature__"] = signature.replace(parameters=[*own.values(), *shown, *fields])
         return function
 
     return add

@@ -53,7 +53,7 @@ def text(title: str, heads: Sequence[str], cells: _Lines) -> str:
 
 
 def markdown(title: str, heads: Sequence[str], cells: _Lines) -> str:
-    """Lay out a Markdown table, in which no name is HTML or a link."""
+    """Lay out a Markdown table, with HTML and links in names escaped."""
     align = ["---" if head in WORDS else "---:" for head in heads]
     cells = [list(map(plain_markdown, line)) for line in (heads, *cells)]
     lines = ["| " + " | ".join(line) + " |" for line in [cells[0], align, *cells[1:]]]

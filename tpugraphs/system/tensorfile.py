@@ -2,8 +2,8 @@
 
 They are safetensors files with JSON under the metadata key ``tpugraphs``. Nothing in a file is executed, and
 nothing allocated by a number in it that has not been compared with the size of the file. The JSON has a
-digest of every tensor and of itself, so that one flipped bit is found. They stand in it, and not under a key
-of their own, because the library writes several keys in random order: saving twice gives the same bytes.
+digest of every tensor and of itself, so that one flipped bit is found. They have no
+separate key, since the library writes several keys in random order: saving twice gives the same bytes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
 def _compare(
     path: str | os.PathLike[str], metadata: dict[str, Any], tensors: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Take the digests out of the metadata; CheckpointError unless all are those of what was read."""
+    """Remove the digests from the metadata; CheckpointError unless they match what was read."""
     if _DIGESTS not in metadata:
         warnings.warn(
             f"{os.fspath(path)}: this file has no digests, so damage to it cannot be seen; "

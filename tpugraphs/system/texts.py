@@ -23,9 +23,9 @@ __all__ = ["MOST_BYTES", "csv_columns", "parsed", "read_whole"]
 
 MOST_BYTES = 256 << 20  # of memory, for what is read from one file
 _MOST_LINE = 1 << 20  # bytes of a row of CSV
-_PER_CELL = 40  # bytes of its place in a list, and of the numbers that are made of it
-_MOST_WORDS = 4096  # of a column that are kept once, however often they occur
-_PER_SIGN = {b"{": 256, b"[": 96, b",": 64, b":": 64}  # bytes of the objects that JSON becomes, at most
+_PER_CELL = 40  # bytes of a cell: of its place in a list, and of the number that it becomes
+_MOST_WORDS = 4096  # distinct words of a column that are stored once each
+_PER_SIGN = {b"{": 256, b"[": 96, b",": 64, b":": 64}  # most bytes of objects per sign of JSON
 
 
 def read_whole(source: Any, most: int = MOST_BYTES // 4) -> bytes:
@@ -38,7 +38,7 @@ def read_whole(source: Any, most: int = MOST_BYTES // 4) -> bytes:
 
 
 def parsed(raw: bytes | str, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """Return what a text of JSON says; ValueError if it is none, or of too many objects for the memory."""
+    """Parse a text of JSON; ValueError if it is invalid, or its objects could take too much memory."""
     text = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw)
     if sum(text.count(sign) * size for sign, size in _PER_SIGN.items()) > MOST_BYTES:
         raise ValueError(f"its objects could take more than {MOST_BYTES >> 20} MiB of memory")
@@ -53,7 +53,7 @@ def csv_columns(
 ) -> dict[str, list[str]]:
     """Read the columns of a CSV file in UTF-8, block by block; a Path may be compressed (``.gz``).
 
-    Columns that are not `wanted` are as long as the others, and empty. By default all are.
+    Columns that are not `wanted` are as long as the others, and empty. By default all are wanted.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""One file over HTTP, in as many attempts as it takes.
+"""Download one file over HTTP, in as many attempts as it takes.
 
-While it comes, ``NAME.part`` holds what is there, and ``NAME.json`` what the server said about it. A part is
-continued only if the server confirms that the file is still the same (If-Range with its ETag or date), and
-begun again otherwise.
+Meanwhile, ``NAME.part`` holds the bytes so far, and ``NAME.json`` the server's description of the file. A
+part is continued only if the server confirms that the file is still the same (If-Range with its ETag or
+date), and begun again otherwise.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tpugraphs.system.files import atomic_write
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
 
-if TYPE_CHECKING:  # importing it takes as long as importing the graphs: only those who download shall wait
+if TYPE_CHECKING:  # slow to import: only downloads pay for it
     import http.client
 
 __all__ = ["Remote", "Retries", "check_url", "fetch", "on_disk", "probe"]
 
 PIECE = 1 << 20  # bytes read at a time
 MAX_PAUSE = 60.0  # seconds between attempts
-RETRY_CODES = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one later
+RETRY_CODES = (408, 425, 429, 500, 502, 503, 504)  # answers that another attempt may change
 _VALIDATOR = re.compile(r"(?!W/)[ -~]{1,1000}")  # a strong ETag or a date, which can be sent back
 Done = TypeVar("Done")
 Progress = Callable[[int, int | None], None]
@@ -41,19 +41,19 @@ Notice = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Retries:
-    """How to deal with failures."""
+    """When to try again, and when to give up."""
 
-    count: int = 8  # attempts that bring nothing new before giving up
+    count: int = 8  # attempts in a row without progress before giving up
     pause: float = 1.0  # seconds before the second attempt; doubles with every further one
     timeout: float = 60.0  # seconds without an answer
 
 
 class Remote(NamedTuple):
-    """What a server says about a file; None where it says nothing."""
+    """A server's description of a file; None where it gives none."""
 
     url: str
     length: int | None  # bytes
-    validator: str | None  # by which a later answer is known to be of the same file
+    validator: str | None  # identifies the same file in later answers
 
     @classmethod
     def of(cls, url: str, answer: http.client.HTTPResponse) -> Remote:
@@ -65,7 +65,7 @@ class Remote(NamedTuple):
         return cls(url, size, next(filter(_VALIDATOR.fullmatch, found), None))
 
     def agrees_with(self, other: Remote) -> bool:
-        """Return whether nothing that both know differs."""
+        """Return whether all values that both have are equal."""
         return all(None in pair or pair[0] == pair[1] for pair in zip(self, other, strict=True))
 
 
@@ -78,7 +78,7 @@ class _RetryError(Exception):
 
 
 class _ChangedError(_RetryError):
-    """The part on disk is of no use: begin again."""
+    """The part on disk is useless: begin again."""
 
 
 def check_url(url: str) -> str:
@@ -103,7 +103,7 @@ def _refused(url: str, found: str, todo: str) -> DataError:
 
 @contextmanager
 def _network(url: str) -> Iterator[None]:
-    """Turn failures of the network into `_RetryError`, or DataError where another attempt is in vain."""
+    """Turn failures of the network into `_RetryError`, or DataError if another attempt cannot help."""
     import http.client
     import ssl
     import urllib.error
@@ -119,7 +119,7 @@ def _network(url: str) -> Iterator[None]:
             raise _refused(url, answer, "check the address, your access, or whether it has moved") from None
         wait = float(seconds) if re.fullmatch("[0-9]{1,6}", seconds) else None
         raise _RetryError(f"the server answers {answer}", wait) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: redirected to no address
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: of a bad redirect
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise _refused(url, str(reason), "check the clock and certificates of this machine") from None
@@ -133,7 +133,7 @@ def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET"
         def http_error_302(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any) -> Any:
             try:
                 return super().http_error_302(req, fp, code, msg, headers)
-            except ValueError:  # to no address: nobody else closes the answer
+            except ValueError:  # of a bad address: nobody else closes the answer
                 fp.close()
                 raise
 
@@ -154,7 +154,7 @@ def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET"
 def _repeat(
     url: str, work: Callable[[], Done], retries: Retries, notice: Notice, reached: Callable[[], int]
 ) -> Done:
-    """Do `work` until it succeeds, or too many attempts in a row have brought nothing new."""
+    """Repeat `work` until it succeeds, or too many attempts in a row have made no progress."""
     failures, best = 0, reached()
     while True:
         try:
@@ -176,7 +176,7 @@ def _repeat(
 
 
 def probe(url: str, retries: Retries, notice: Notice = lambda text: None) -> Remote:
-    """Ask what there is, without taking it. Raises DataError if nothing is there, or no answer comes."""
+    """Ask about a file, without downloading it. Raises DataError if it is missing, or no answer comes."""
 
     def ask() -> Remote:
         with _open(url, {}, retries.timeout, "HEAD") as answer:
@@ -204,8 +204,8 @@ def fetch(
     """Download a file, which appears as `target` when it is complete; resume what an earlier call left.
 
     `progress` is called with the bytes on disk and the length, if that is known; `notice` with a sentence
-    when an attempt fails. Raises DataError if nothing is there or no connection comes for too long, and
-    OSError if the file cannot be written, for example as the disk is full. What is there is kept.
+    when an attempt fails. Raises DataError if the file is missing or there is no connection for too long, and
+    OSError if it cannot be written, for example because the disk is full. The bytes so far are kept.
     """
     part, state = (target.with_name(target.name + suffix) for suffix in (".part", ".json"))
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def fetch(
 
 
 def _known(state: Path, url: str) -> Remote | None:
-    """Read what the server said when the part was begun; None if it cannot be continued."""
+    """Read the server's description from when the part was begun; None if it cannot be continued."""
     with suppress(OSError, ValueError, TypeError):
         known = Remote(**parsed(read_whole(state)))
         sound = known.length is None or (type(known.length) is int and known.length >= 0)
@@ -235,7 +235,7 @@ def _known(state: Path, url: str) -> Remote | None:
 
 
 def _attempt(url: str, part: Path, state: Path, timeout: float, progress: Progress, notice: Notice) -> None:
-    """Take what is missing, in one request."""
+    """Download the missing bytes in one request."""
     known, headers = _known(state, url), {}
     offset = _size(part) if known else 0
     if known and offset:
@@ -274,7 +274,7 @@ def _copy(
                 file.write(data)
                 offset += len(data)
                 progress(offset, length)
-    except OSError as error:  # of the disk: those of the network are others by now
+    except OSError as error:  # of the disk: those of the network have other types here
         error.filename = str(part)
         raise
     if length is not None and offset < length:

@@ -35,7 +35,7 @@ def few(names: Sequence[str], most: int = 5) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that people can read, without what a terminal would obey or UTF-8 lacks."""
+    """Return readable JSON, with control characters and unpaired surrogates escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if text.replace("\n", "").isprintable():
         return text

@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
     model.save(args.out)
     results = []
     for name, rows in table.by_device():
-        left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # of every layer, by what the others say
+        left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # leave-one-out errors
         common.say(
             args,
             f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * before[rows].mean():.1f} % before, "
-            f"{100 * left.mean():.1f} % after, each layer by what the others say",
+            f"{100 * left.mean():.1f} % after, each layer predicted from the others",
         )
         results.append(
             {

@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
-    meaning = "networks of what a roofline leaves over, the roofline alone, or trees (default: %(default)s)"
+    meaning = "networks of a roofline's residual, the roofline alone, or trees (default: %(default)s)"
     common.option(parser, "--method NAME", meaning, choices=METHODS, default="residual")
     common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
-    meaning = "share of the layers to judge the model by, which it does not learn from (default: %(default)s)"
+    meaning = "share of the layers that are held out to judge the model (default: %(default)s)"
     common.option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
     common.option(
         parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             [line["device"], f"{line['layers']:,}", *(f"{100 * line[name]:.1f}" for name in _FIGURES)]
             for line in judged
         ]
-        common.say(args, tables.text("on layers that it did not learn from:", _HEADS, cells))
+        common.say(args, tables.text("on held-out layers:", _HEADS, cells))
     where = shlex.quote(names[0])
     common.remark(
         args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.option(parser, "kind KIND", f"one or several of {', '.join(KINDS)}", nargs="+")
-    meaning = "what the layers run in; each is an extra of the package (default: %(default)s)"
+    meaning = "framework to run the layers in; each is an extra of the package (default: %(default)s)"
     common.option(parser, "--framework NAME", meaning, choices=FRAMEWORKS, default="torch")
     meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
     common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; what is there already is not measured again."""
+    """Measure the layers that the files do not hold yet."""
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
         check_choice("kind", kind, KINDS)

@@ -43,15 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor (default: %(default)s)"
     common.option(parser, "--factor X", meaning, type=float, default=1.0)
     shared.add_level(parser)
-    meaning = "of an epoch: its time is shown, too"
+    meaning = "samples of an epoch, to show its time, too"
     common.option(parser, "--samples N", meaning, type=common.whole(1, 2**62 - 1))
-    common.option(parser, "--epochs E", "of a run: its time is shown, too", type=common.whole(1, 2**62 - 1))
+    meaning = "epochs of a run, to show its time, too"
+    common.option(parser, "--epochs E", meaning, type=common.whole(1, 2**62 - 1))
     group = parser.add_argument_group("several devices")
     meaning = "devices that share the batch (default: %(default)s)"
     common.option(group, "--replicas N", meaning, type=common.whole(1), default=1)
     meaning = "1e9 bytes per second between them; needed to train with replicas"
     common.option(group, "--link-gbps X", meaning, type=float)
-    meaning = "of each turn of the all-reduce (default: %(default)s)"
+    meaning = "latency of each turn of the all-reduce (default: %(default)s)"
     common.option(group, "--latency-ms X", meaning, type=float, default=0.0)
     meaning = "share of computing in which gradients are already sent, 0 to 1 (default: %(default)s)"
     common.option(group, "--overlap X", meaning, type=float, default=0.0)
@@ -98,7 +99,7 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def _spans(estimate: Estimate, samples: int | None, epochs: int | None) -> dict[str, float]:
-    """Return the seconds of an epoch and of a run, as far as asked for."""
+    """Return the seconds of an epoch and of a run, if they are asked for."""
     found = {}
     if samples is not None:
         found["epoch_s"] = estimate.epoch_s(samples)

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_device(parser, "where the layers run, if the table does not say it")
     shared.add_level(parser)
     meaning = (
-        "CSV file with ms, low_ms, high_ms and out_of_range, 1 where a size is beyond those that were "
-        "learnt from; - prints it (the default)"
+        "CSV file with ms, low_ms, high_ms and out_of_range, 1 where a size is outside the training range; "
+        "- prints it (the default)"
     )
     common.option(parser, "--out FILE", meaning, default="-")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
 
 DEVICE_HELP = (
-    "a known device such as V100, one that the model learnt from, `this` for the processor of this machine "
+    "a known device such as V100, a training device of the model, `this` for the processor of this machine "
     f"(with --threads), or figures of your own: name:{','.join(f'{name}=X' for name in FIGURES)}"
 )
 
@@ -35,8 +35,8 @@ def add_level(parser: argparse.ArgumentParser) -> None:
         return None if text == "none" else float(text)
 
     meaning = (
-        "probability that intervals hold a time with (default: %(default)s); none: no intervals, which a "
-        "model of one device does not know for others"
+        "probability that an interval holds the time (default: %(default)s); none: no intervals, which a "
+        "model of one device lacks for others"
     )
     common.option(parser, "--level P", meaning, type=probability, default=0.8)
 
@@ -63,7 +63,7 @@ def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Dev
         from tpugraphs.layertime.local import cpu_name
         from tpugraphs.system import machine
 
-        # Measured rates differ a little every time: those that a model learnt with are better.
+        # Measured rates differ a little every time: those that a model was trained with are better.
         name = cpu_name(min(tg.get_num_threads(), machine.usable_processors()))
         known = any(name in model.devices for model in models)
         return name if known else tg.layertime.this_device()

@@ -20,7 +20,7 @@ _DRAWN = 4000  # candidates
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
-    shared.add_device(parser, "what they are to be measured on", required=True)
+    shared.add_device(parser, "the device to measure them on", required=True)
     common.option(
         parser, "--count N", "layers (default: %(default)s)", type=common.whole(1, 2000), default=30
     )

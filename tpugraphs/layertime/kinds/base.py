@@ -20,7 +20,7 @@ OPTIMIZERS = ("None", "SGD", "Momentum", "Adagrad", "RMSProp", "Adadelta", "Adam
 # Times that an update reads or writes an array as large as the weights: weights, gradient, its state.
 _UPDATE = {"None": 0, "SGD": 3, "Momentum": 5, "Adagrad": 5, "RMSProp": 7, "Adadelta": 7, "Adam": 7}
 BYTES = 4
-"""Of a number of float32."""
+"""Bytes of a float32."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Size:
     high : int
         The largest that a table may hold.
     drawn : (int, int)
-        Smallest and largest in layers that are drawn to be measured.
+        Smallest and largest of layers that are drawn to be measured.
     low : int
         The smallest that a table may hold.
     default : int or None
-        Where a table has no such column; None: the column is needed.
+        Value if a table lacks the column; None: the column is required.
     dimensions : int
-        Of the image or kernel that has a side of this size.
+        Dimensions of the image or kernel that has a side of this size.
     aliases : tuple of str
         Other names of the column.
     """
@@ -55,7 +55,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several words, `default` where a table has no such column."""
+    """One of several words; `default` if a table lacks the column."""
 
     name: str
     values: tuple[str, ...]
@@ -101,7 +101,7 @@ class Work:
 
     @property
     def moved(self) -> Floats:
-        """Bytes read and written at least, all passes together."""
+        """Fewest bytes read and written, all passes together."""
         return (self.read + self.weights + self.written) * self.passes + self.update
 
 
@@ -116,9 +116,9 @@ class Input:
     in_jax : tuple of int, optional
         The same axes in the order of JAX, where it differs.
     below : int, optional
-        What whole numbers are below.
+        Exclusive bound of whole numbers.
     positive : bool
-        Take absolute values: powers of negative numbers are NaN, and take another time.
+        Draw absolute values: powers of negative numbers are NaN and take a different time.
     """
 
     shape: tuple[int, ...]
@@ -169,18 +169,18 @@ class Kind:
     columns : tuple of Size or Choice
         The first grows with the batch, unless `grows` names another one.
     work : callable
-        Columns to `Work`.
+        Maps columns to `Work`.
     inputs : callable
-        A layer to the arrays that it takes.
+        Maps a layer to the arrays that it takes.
     torch : callable
-        PyTorch and a layer to the module or function that takes these.
+        Maps PyTorch and a layer to the module or function that takes these arrays.
     jax : callable
-        JAX and a layer to a function that takes weights and these, and the weights. What the column
-        ``activation`` says follows in both frameworks.
+        Maps JAX and a layer to a function of weights and these arrays, and to the weights. Both frameworks
+        apply the column ``activation`` afterwards.
     most_flops : float
-        Operations of layers that are drawn, all passes together.
+        Most operations of a drawn layer, all passes together.
     held : callable, optional
-        Columns to the bytes (n,) that layers hold apart from inputs, weights and outputs.
+        Maps columns to the bytes (n,) that layers hold besides inputs, weights and outputs.
     grows : str
     """
 
@@ -195,7 +195,7 @@ class Kind:
     grows: str = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Kind], tuple[str]]:
-        """Copy and pickle a kind as its name: functions of a row have none."""
+        """Copy and pickle a kind by its name: its functions cannot be pickled."""
         return _named, (self.name,)
 
     @property

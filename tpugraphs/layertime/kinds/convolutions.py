@@ -51,7 +51,7 @@ def output_size(c: Columns, size: str, kernel: str, stride: str) -> Floats:
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the zeros before and after a side for ceil(side / stride) outputs, as TensorFlow deals them."""
+    """Return the zeros before and after a side for ceil(side / stride) outputs, as TensorFlow splits them."""
     total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
     return total // 2, total - total // 2
 

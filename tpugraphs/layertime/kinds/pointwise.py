@@ -1,4 +1,4 @@
-"""Layers that pass over memory: functions of single numbers, norms, pooling, embeddings.
+"""Layers that pass over memory: elementwise functions, norms, pooling, embeddings.
 
 ``elementwise``, ``softmax`` and ``layernorm`` are named as in NeuSight's tables: B rows of H numbers.
 """

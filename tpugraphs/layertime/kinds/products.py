@@ -1,7 +1,7 @@
 """Layers that are matrix products.
 
 ``dense`` is named as in the tables of the ml-performance-prediction project, ``linear`` and ``bmm`` as in
-NeuSight's: products (M, N) x (N, K). That N is what is summed over can be seen in the times: on one GPU
+NeuSight's: products (M, N) x (N, K). The measured times show that N is the dimension summed over: on one GPU
 products with M or K of 64 run at half the rate of those with 128, products with N of 64 at nine tenths.
 """
 

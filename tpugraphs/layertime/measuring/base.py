@@ -13,7 +13,7 @@ Step = Callable[[], Any]
 """Runs a layer once, forward or in training, and returns when that is done."""
 
 LEARNING_RATE = 1e-6
-"""Of all optimizers: weights stay as they are, however often a step is repeated."""
+"""Learning rate of all optimizers: weights hardly change, however often a step is repeated."""
 
 
 class Framework(Protocol):

@@ -19,7 +19,7 @@ __all__ = ["Jax"]
 
 _OPTIMIZERS: dict[
     str, tuple[str, dict[str, float]]
-] = {  # of optax, with the defaults and starts of torch.optim
+] = {  # of optax, with the defaults and initial states of torch.optim
     "SGD": ("sgd", {}),
     "Momentum": ("sgd", {"momentum": 0.9}),
     "Adagrad": ("adagrad", {"initial_accumulator_value": 0.0, "eps": 1e-10}),
@@ -63,7 +63,7 @@ class Jax:
         return SimpleNamespace(name=str(self._device.device_kind))
 
     def forward(self, kind: str, layer: Layer) -> tuple[Any, dict[str, Any], list[Any]]:
-        """Return a layer as function of weights and inputs, and these."""
+        """Return a layer as a function of weights and inputs, with both."""
         rng, jax = np.random.default_rng(0), self._jax
         function, weights = KINDS[kind].jax(jax, layer)
         if layer.get("activation", "None") != "None":
@@ -84,7 +84,7 @@ class Jax:
         shape = jax.eval_shape(function, weights, *inputs).shape
         gradient = jax.device_put(Input(shape).draw(np.random.default_rng(1)), self._device)
         state = jax.device_put(optimizer.init(weights), self._device)
-        kept = [weights, state]  # the step takes their memory, and gives them back
+        kept = [weights, state]  # the step reuses their memory, and returns them
 
         def train() -> None:
             kept[0], kept[1], *rest = whole(*kept, inputs, gradient)
@@ -93,14 +93,14 @@ class Jax:
         return train
 
     def optimizer(self, name: str, rate: float = LEARNING_RATE) -> Any:
-        """Return the optimizer of the column's word."""
+        """Return the optimizer that the column names."""
         rule, options = _OPTIMIZERS[name]
         return getattr(self._optax, rule)(rate, **options)
 
     def training(self, function: Callable[..., Any], optimizer: Any) -> Callable[..., Any]:
-        """Make the function of weights, state of the optimizer, inputs and gradient that does a whole step.
+        """Return a function of weights, optimizer state, inputs and gradient that does a whole step.
 
-        The outputs are among its results, or the compiler would leave out what the gradients need not.
+        The outputs are among its results: otherwise the compiler would drop what the gradients do not need.
         """
         jax, optax = self._jax, self._optax
 
@@ -127,5 +127,5 @@ def _followed(function: Callable[..., Any], activation: Callable[[Any], Any]) ->
 
 
 def _scaled(weights: Any) -> Any:
-    """Return weights whose sums are about as large as the inputs."""
+    """Return weights that make outputs about as large as inputs."""
     return weights / np.float32(math.sqrt(math.prod(weights.shape[:-1])))

@@ -15,7 +15,7 @@ from tpugraphs.system.texts import MOST_BYTES, csv_columns, read_whole
 
 __all__ = ["Rows"]
 
-NUMBER = "layer"  # the column that says which of the layers a row is of
+NUMBER = "layer"  # column with the number of a row's layer
 
 
 class Rows:
@@ -24,8 +24,7 @@ class Rows:
     Parameters
     ----------
     path : path, optional
-        What another call left in it is read. A last line that was cut off while it was written does not
-        count, and `resume` removes it.
+        Rows of an earlier call are read. A last line that was cut off is ignored, and `resume` removes it.
     names : sequence of str
         Columns.
 
@@ -77,12 +76,12 @@ class Rows:
         return self.rows[0][self.names.index(name)] if self.rows else None
 
     def resume(self, layers: Sequence[Mapping[str, Any]]) -> int:
-        """Compare the rows with the layers, and return how many of these have been dealt with.
+        """Check the rows against the layers, and return how many layers are done.
 
         Raises
         ------
         ConfigError
-            A row is of another layer, or was measured in another way.
+            A row has another layer, or was measured with other arguments.
         """
         last = -1
         for i, row in enumerate(self.rows):

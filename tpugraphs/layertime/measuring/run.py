@@ -37,10 +37,10 @@ FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "jax": Jax}
 """Frameworks that layers can run in, by name."""
 
 _TIMES = tuple(field.name for field in dataclasses.fields(Times))
-_MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # a table of that many can be read again
-_LONGEST_MS = 20_000.0  # that a layer takes at least, by its work: longer ones are not tried
-_REASON = 100  # characters of an error that are shown
-_REASONS = 4  # that are shown
+_MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # limits within which a table can be read again
+_LONGEST_MS = 20_000.0  # layers with a longer roofline time are skipped
+_REASON = 100  # most characters of an error that are shown
+_REASONS = 4  # most reasons that are shown
 
 
 def measure(
@@ -83,25 +83,25 @@ def measure(
     count : int
         Layers to draw, 1 or more.
     seed : int
-        Of the draw, 0 or more. The first layers are the same, whatever the count.
+        Seed of the draw, 0 or more. The first layers do not depend on `count`.
     training : bool, optional
         Draw layers in training (True) or forward passes alone (False); by default half of each.
     layers : dict of arrays, DataFrame, LayerTable or path, optional
         Measure these; see `read_table`. Times and devices in it are not read. `LayerTimeModel.suggest` says
         which are worth it.
     device : name or Device, optional
-        What the table calls and describes as the device; by default `this_device`.
+        Device that the table names and describes; by default `this_device`.
     name : str, optional
-        Of the device, if `device` is not given. A model takes what has one name for one device: give each
-        framework its own, if it shall learn from both.
+        Name of the device, if `device` is not given. A model treats equal names as one device: give each
+        framework its own name if a model is to learn from both.
     threads : int, optional
-        Of the CPU; by default as many as the framework takes. JAX takes all that the process may use.
+        Threads of the CPU; by default as many as the framework takes. JAX takes all that the process may use.
     gpu : bool, optional
         Run on the GPU (True) or the CPU (False); by default on the GPU where the framework has one.
     repeats : int
         Blocks of each layer, from 1 to 1,000.
     least_ms : float
-        Milliseconds that a block takes at least.
+        Least duration of a block in milliseconds.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -170,10 +170,9 @@ def measure(
 
 
 def _described(library: Framework, rows: Rows, device: str | Device | None, name: str | None) -> Device:
-    """Return the device as given, as in the file that is continued, or as it is found to be.
+    """Return the device as given, as in the file to continue, or as detected.
 
-    Rates that are measured differ a little every time, so those of the file are kept if name and threads are
-    the same.
+    Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
     """
     if device is not None:
         given = get_device(device)
@@ -192,7 +191,7 @@ def _described(library: Framework, rows: Rows, device: str | Device | None, name
 
 
 def _refused(library: Framework, layers: LayerTable, device: Device) -> list[str]:
-    """Return why each layer is not tried, ``""`` for those that are."""
+    """Return the reason to skip each layer, ``""`` for layers to measure."""
     free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
     room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
     slow = f"that take more than {_LONGEST_MS / 1000:.0f} s"

@@ -37,7 +37,7 @@ def draw(kind: str, count: int, seed: int, training: bool | None = None) -> dict
     kind : str
         One of `KINDS`.
     count : int
-        The first layers are the same, whatever the count.
+        The first layers do not depend on it.
     seed : int
     training : bool, optional
         All in training (True), all forward (False), or half and half.

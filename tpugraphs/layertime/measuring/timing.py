@@ -12,13 +12,13 @@ from tpugraphs.layertime.measuring.base import Step
 
 __all__ = ["Times", "time_step"]
 
-_WARM_UP = 3  # calls; the first one compiles, the others tell how many make a block
+_WARM_UP = 3  # calls; the first one compiles, the others set the number of calls of a block
 _MOST_CALLS = 1 << 16  # of a block
 
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds of a call: figures over the blocks, of each of which the mean counts."""
+    """Milliseconds of a call: statistics over the means of the blocks."""
 
     time_median_ms: float
     time_min_ms: float
@@ -27,7 +27,7 @@ class Times:
 
 
 def time_step(step: Step, repeats: int, least_ms: float) -> Times:
-    """Time a step in `repeats` blocks, each of enough calls that it takes `least_ms`."""
+    """Time a step in `repeats` blocks, each of enough calls to take `least_ms`."""
     step()
     calls = _calls(min(_block_ms(step, 1) for _ in range(_WARM_UP - 1)), least_ms)
     if calls > 1:  # a single call is a poor clock for a short step

@@ -43,7 +43,7 @@ class Torch:
         return self._torch.cuda.get_device_properties(self._device)
 
     def optimizer(self, name: str, parameters: Any, **options: Any) -> Any:
-        """Return the optimizer of the column's word."""
+        """Return the optimizer that the column names."""
         optim, momentum = self._torch.optim, {"momentum": 0.9} if name == "Momentum" else {}
         known = {
             "SGD": optim.SGD, "Momentum": optim.SGD, "Adagrad": optim.Adagrad, "RMSProp": optim.RMSprop,
@@ -52,7 +52,7 @@ class Torch:
         return known[name](parameters, **{"lr": LEARNING_RATE, **momentum, **options})
 
     def forward(self, kind: str, layer: Layer) -> tuple[Any, list[Any]]:
-        """Return a layer as module or function, and the arrays it is called with."""
+        """Return a layer as a module or function, and the arrays to call it with."""
         torch, rng = self._torch, np.random.default_rng(0)
         with torch.random.fork_rng(devices=[]), torch.device(self._device):
             function = KINDS[kind].torch(torch, layer)

@@ -1,4 +1,4 @@
-"""Base of the ways to predict times of layers. Held-out layers and devices judge them."""
+"""Base of the methods that predict times of layers. Each is evaluated on held-out layers and devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.intervals import HELD, ErrorQuantiles, error_quantiles, pooled
+from tpugraphs.layertime.intervals import HELD_OUT, ErrorQuantiles, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.splits import unseen_layers
 from tpugraphs.layertime.table import LayerTable
@@ -26,14 +26,14 @@ Floats = NDArray[np.float64]
 
 
 class LeftOut(NamedTuple):
-    """Layers of a device, and logarithms of their times as predicted without it.
+    """Layers of a left-out device, and logarithms of their predicted times.
 
     Attributes
     ----------
     layers : LayerTable
     log_ms : (n,) float64
     correction : (n,) float64 or 0
-        Added by a share that is chosen after all devices have been left out.
+        Correction of `log_ms`. A share of it is added, chosen after all devices have been left out.
     """
 
     layers: LayerTable
@@ -51,12 +51,12 @@ class Method(ABC):
     Attributes
     ----------
     devices : tuple of Device
-        Devices that were learnt from.
+        Training devices.
     errors : ErrorQuantiles
     networks : int
-        How many `_learn` trains.
+        Number of networks that `_learn` trains.
     share : float
-        Of the corrections on devices that were not learnt from.
+        Share of the correction that is added on unseen devices.
     """
 
     devices: tuple[Device, ...]
@@ -68,8 +68,8 @@ class Method(ABC):
         self.seed = seed
 
     def fit(self, table: LayerTable, verbose: bool | None) -> None:
-        """Learn from measured layers, with a bar of progress if that takes networks."""
-        learnt, held = unseen_layers(table, HELD, self.seed)
+        """Learn from measured layers, with a progress bar if networks are trained."""
+        learnt, unseen = unseen_layers(table, HELD_OUT, self.seed)
         self.devices = tuple(learnt.devices[i] for i in np.unique(learnt.device))
         several = self.devices if len(self.devices) > 1 else ()
         shown = verbose if self.networks else False
@@ -78,12 +78,12 @@ class Method(ABC):
             left_out = []
             for number, device in enumerate(several):
                 others = learnt.take(learnt.per_device_name() != device.name)
-                own = held.take(held.per_device_name() == device.name)
+                own = unseen.take(unseen.per_device_name() == device.name)
                 left_out.append(self._leave_out(number, device.name, others, own))
                 bar.update(1)
         self.share = self._choose_share(left_out)
-        log_ms = log_of(self.parts(held))
-        known = {name: error_quantiles(held.take(rows), log_ms[rows]) for name, rows in held.by_device()}
+        log_ms = log_of(self.parts(unseen))
+        known = {name: error_quantiles(unseen.take(rows), log_ms[rows]) for name, rows in unseen.by_device()}
         self.errors = ErrorQuantiles(known, pooled([one.errors(self.share) for one in left_out]))
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Method(ABC):
 
     @abstractmethod
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
-        """Predict fixed overhead, 0 where it is not known apart, and time of the work in ms: (n,) each."""
+        """Predict fixed overhead (0 if not separate) and work-dependent time in ms: (n,) each."""
 
     def write(self, file: File) -> None:
         """Add the method to a file."""

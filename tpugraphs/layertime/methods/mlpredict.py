@@ -23,16 +23,16 @@ _LAYERS = {True: 4, False: 2}  # of full width, as published: for several device
 
 
 class MLPredict(Method):
-    """One network of all devices that knows no roofline, as published: the recipe ``mlpredict``.
+    """One network for all devices, without a roofline, as published: the recipe ``mlpredict``.
 
-    Its inputs are all sizes as plain numbers (of a side, the elements: its square in two dimensions), a flag
-    for every word but the first (``None``, ``VALID``), and bandwidth, cores and clock of the device: 20 of
-    ``conv2d``, 15 of ``dense``. Cores follow from the peak, two operations per core and clock. Devices with
-    equal figures look the same, and beyond the sizes that were learnt from it extrapolates. No time is
-    predicted below the least that was learnt from.
+    Its inputs are all sizes as plain numbers (a side as its number of elements: its square in two
+    dimensions), a flag for every word but the first (``None``, ``VALID``), and bandwidth, cores and clock of
+    the device: 20 for ``conv2d``, 15 for ``dense``. Cores follow from the peak, at two operations per core
+    and clock. Devices with equal figures look the same. The network extrapolates beyond the training sizes,
+    but never predicts less than the shortest training time.
 
-    For the errors on devices never seen, further networks are trained without one device each, in a quarter
-    of the steps; they are not kept.
+    Errors on unseen devices come from further networks, each trained without one device in a quarter of the
+    steps; they are not kept.
 
     Justus, Brennan, Bonner and McGough: Predicting the computational cost of deep learning models (2018).
 
@@ -40,7 +40,7 @@ class MLPredict(Method):
     ----------
     seed : int
     preset : {"cpu", "full"}
-        Of the recipe: a minute on one core, or the published training.
+        Preset of the recipe: a minute on one core, or the published training.
     steps : int, optional
         Training steps in place of the preset's.
 
@@ -69,7 +69,7 @@ class MLPredict(Method):
         return LeftOut(own, np.log(self._ms(self._trained(others, 1 + number), own)))
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
-        """Predict an overhead of 0, which is not known apart, and the time in ms: (n,) each."""
+        """Predict an overhead of 0, which the network does not separate, and the time in ms: (n,) each."""
         return np.zeros(len(table)), self._ms(self._network, table)
 
     def _ms(self, network: Ranker, table: LayerTable) -> Floats:
@@ -77,7 +77,7 @@ class MLPredict(Method):
         return np.maximum(scores.astype(np.float64), self._least_ms)
 
     def _trained(self, table: LayerTable, number: int) -> Ranker:
-        """Return network `number`: that of all devices is 0."""
+        """Return network `number`; 0 is the one of all devices."""
         layers = _LAYERS[np.unique(table.device).size > 1]
         network = Ranker("mlpredict", seed=1000 * self.seed + number, layers=layers, **self._options)
         steps = network.fields.steps if number == 0 else max(1, network.fields.steps // 4)

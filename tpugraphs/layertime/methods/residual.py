@@ -24,7 +24,7 @@ from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["Residual", "Trees"]
 
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the corrections by smooth members
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the share of the smooth members' correction
 _USUAL_SHARE = 0.5  # if no device can be left out
 _EPOCHS = 60  # at most, of tables with few layers
 _FEWEST = 150  # steps, however few layers there are
@@ -41,11 +41,11 @@ class Member(NamedTuple):
 class Residual(Roofline):
     """Networks of log(ms / linear roofline), trained in the core.
 
-    Members that know the device serve layers in range on the devices that were learnt from. All others have
-    smooth members, trained with noise and dropout and without knowing the device; beyond the range the former
-    give way to the latter gradually. Further smooth members are each trained without one of the devices. They
-    show the errors on a device never seen, and choose the share of the correction that serves it best: 0
-    leaves the roofline alone.
+    Members with device flags predict layers in range on the training devices. Smooth members, trained with
+    noise and dropout and without device flags, predict all others; beyond the range, the former give way to
+    the latter gradually. Further smooth members are each trained without one of the devices. Their errors
+    stand for those on an unseen device, and set the share of the correction that serves it best: 0 leaves the
+    roofline alone.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Residual(Roofline):
         return min(_SHARES, key=off) if left_out else _USUAL_SHARE
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
-        """Predict fixed overhead and time of the work in ms: (n,) each."""
+        """Predict fixed overhead and work-dependent time in ms: (n,) each."""
         columns, known = self._columns(table), np.isin(table.per_device_name(), self.costs.names)
         near = np.exp(-self.known[0].space.excess(columns, table.kind) / FAR)
         factor, smooth = np.zeros(len(table)), (near < 1) | ~known

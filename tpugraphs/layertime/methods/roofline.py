@@ -1,4 +1,4 @@
-"""A linear roofline: every term of the work at the device's peak rates, by a factor."""
+"""A linear roofline: every term of the work at the device's peak rates, times a factor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Roofline"]
 
 
 class Roofline(Method):
-    """The costs of every device alone, see `Costs`."""
+    """The fitted costs of every device, without networks; see `Costs`."""
 
     costs: Costs
 
@@ -24,7 +24,7 @@ class Roofline(Method):
         return LeftOut(own, log_of(self.costs.parts(own, without=name)))
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
-        """Predict fixed overhead and time of the work in ms: (n,) each."""
+        """Predict fixed overhead and work-dependent time in ms: (n,) each."""
         return self.costs.parts(table)
 
     def write(self, file: File) -> None:

@@ -13,7 +13,7 @@ from tpugraphs.layertime.networks.layer import Layer, LayerList, equal_side, win
 __all__ = ["Builder"]
 
 Shape = Sequence[int]
-_ACTIVATIONS = ("relu", "tanh", "sigmoid")  # that convolutions and dense layers have a column of
+_ACTIVATIONS = ("relu", "tanh", "sigmoid")  # values of a column of convolutions and dense layers
 
 
 class Builder:
@@ -22,13 +22,13 @@ class Builder:
     Parameters
     ----------
     batch : int
-        Samples in the example whose shapes are given; sizes of layers are shares of it, rounded up.
+        Samples in the example whose shapes are given; layers have sizes per sample, rounded up.
     """
 
     def __init__(self, batch: int) -> None:
         self.batch, self.layers = batch, LayerList()
         self._name = self._source = ""
-        self._output: Any = None  # of the last layer, if it has a column of activations
+        self._output: Any = None  # of the last layer, if it has a column for activations
 
     def at(self, name: str, source: str) -> None:
         """Set the name of the layers that follow, and the class or operator that they are read from."""
@@ -42,15 +42,15 @@ class Builder:
         out: Any = None,
         part: str = "",
     ) -> None:
-        """Add a layer whose column of the batch is `count` in the example.
+        """Add a layer whose batch column is `count` in the example.
 
-        `out` is its output, if an activation of that joins the layer; `part` is what its name ends with.
+        `out` is its output, given if an activation of it may join the layer; `part` is the end of its name.
         """
         self._output = out
         self.layers.append(Layer(self._name + part, kind, columns, self.share(count), self._source))
 
     def share(self, count: int) -> int:
-        """Return how many of `count` a sample has, 1 at least."""
+        """Return `count` per sample, rounded up, at least 1."""
         return max(1, -(count // -self.batch))
 
     def convolution(self, x: Shape, weight: Shape, y: Shape, strides: Shape, bias: bool, out: Any) -> None:
@@ -76,7 +76,7 @@ class Builder:
     def product(self, x: Shape, y: Shape, out: Any) -> None:
         """Add a product (..., M, N) x (..., N, K); a dense layer if `y` is one matrix."""
         if min(len(x), len(y)) < 2:
-            return  # with a vector: next to nothing
+            return  # with a vector: negligible
         if len(y) == 2:
             self.dense(x, y[-1], out)
             return
@@ -90,7 +90,7 @@ class Builder:
         self.add("attention", math.prod(query[:-2]) // max(1, heads), sizes)
 
     def lstm(self, batch: int, length: int, sizes: Shape, hidden: int, directions: int) -> None:
-        """Add the layers of an LSTM, each of which has an input of one of `sizes` numbers."""
+        """Add the layers of an LSTM, one for each input size in `sizes`."""
         for i, dim_input in enumerate(sizes):
             for way in ("", ".reverse")[:directions]:
                 columns = {"length": length, "dim_input": dim_input, "dim_hidden": hidden}
@@ -104,16 +104,16 @@ class Builder:
             self.add(None)
 
     def batchnorm(self, x: Shape) -> None:
-        """Add a batch norm of `x` (N, C, ...), images as squares of as many places."""
+        """Add a batch norm of `x` (N, C, ...), images as squares of equal area."""
         side = max(1, round(math.sqrt(math.prod(x[2:]))))
         self.add("batchnorm", x[0], {"matsize": side, "channels": x[1]})
 
     def rows(self, kind: str, x: Shape, numbers: int) -> None:
-        """Add a softmax or a layer norm over rows of as many numbers."""
+        """Add a softmax or a layer norm over rows of `numbers` numbers."""
         self.add(kind, math.prod(x) // max(1, numbers), {"H": numbers})
 
     def pointwise(self, op: str, y: Shape, of: Any = None) -> None:
-        """Add a function of single numbers; an activation joins the layer whose output `of` it takes."""
+        """Add an elementwise function; an activation joins the layer with the output `of`."""
         if op in _ACTIVATIONS and of is not None and of is self._output:
             last = self.layers[-1]
             self.layers[-1] = replace(last, columns={**last.columns, "activation": op})
@@ -127,7 +127,7 @@ class Builder:
         self.add("embedding", self.batch, sizes)
 
     def follows(self, of: Any, out: Any) -> bool:
-        """Return whether `of` is the output of the last layer; then it is `out` from here on (a bias)."""
+        """Return whether `of` is the last layer's output; if so, the output becomes `out` (after a bias)."""
         if of is None or of is not self._output:
             return False
         self._output = out
@@ -137,7 +137,7 @@ class Builder:
 def _sliding(
     x: Shape, y: Shape, kernel: Shape, strides: Shape, name: str = "matsize"
 ) -> dict[str, int | str]:
-    """Return the columns of a kernel that slides over images `x` to `y` (N, C, ...); `name` is the side's."""
+    """Return the columns of a kernel that slides over images `x` to `y` (N, C, ...); `name` has the side."""
     size, stride = equal_side(kernel), equal_side(strides)
     side, padding = window(equal_side(x[2:]), size, stride, equal_side(y[2:]))
     return {name: side, "kernelsize": size, "strides": stride, "padding": padding}

@@ -43,7 +43,7 @@ class LayerTime(NamedTuple):
     share : float
         Of the time of the whole network, from 0 to 1.
     out_of_range : bool
-        A size or word is beyond what the model learnt from, and the interval says less.
+        A size or word is outside the training range, and the interval is less reliable.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Estimate:
     ms : float
         Milliseconds of a step: of a batch, forward alone with the optimizer ``None``, trained otherwise.
     interval : (float, float)
-        Its ends in ms: the sums of the ends of the layers, since on one device all layers tend to be off in
-        the same direction. NaN where no level was asked for.
+        Its ends in ms. They are sums over the layers, since on one device all layers tend to be off in the
+        same direction. NaN if no level was given.
     per_layer : list of LayerTime
         In the order of the network; their `ms` sum up to `ms`. Communication that computing does not hide is
         the last row, of kind ``link``.
@@ -94,7 +94,7 @@ class Estimate:
         return tables.frame(self.per_layer, LayerTime._fields)
 
     def epoch_s(self, samples: int) -> float:
-        """Return the seconds of an epoch over as many samples; the last batch counts as a full one.
+        """Return the seconds of an epoch; the last batch counts as a full one.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class Estimate:
         return math.ceil(check_whole("samples", samples, 1) / self.batch_size) * self.ms / 1000
 
     def run_s(self, samples: int, epochs: int) -> float:
-        """Return the seconds of as many epochs.
+        """Return the seconds of several epochs.
 
         Parameters
         ----------
@@ -184,21 +184,20 @@ def network_time(
 ) -> Estimate:
     """Predict the time of a step of a network: the sum of its layers.
 
-    With replicas every device computes its share of the batch, the last the rest: the time is that of the
-    largest share, the batch over the replicas, rounded up. If the network is trained, gradients are then
-    summed by a ring all-reduce, see `ring_ms`.
+    With replicas, every device computes a share of the batch. The time is that of the largest share: the
+    batch divided by the replicas, rounded up. In training, a ring all-reduce then sums the gradients, see
+    `ring_ms`.
 
-    ``ring``: all layers at the share of the batch, and the all-reduce. ``last-layer``: the last layer is at
-    the whole batch in place of its share, as the MirroredStrategy extension of ml-performance-prediction
-    proposes.
+    ``ring``: all layers at the share of the batch, plus the all-reduce. ``last-layer``: the last layer at the
+    whole batch instead of its share, as the MirroredStrategy extension of ml-performance-prediction proposes.
 
     Parameters
     ----------
     models : dict of str to LayerTimeModel
         By kind; anything with `predict` and `predict_interval` will do. A dense layer is predicted by a model
         of ``linear`` if there is none of ``dense``, and the other way round; so are ``conv2d`` and ``conv``.
-        Activations that are columns become layers of kind ``elementwise`` where the other kind has no such
-        column. All layers of a kind are predicted in one call.
+        If the other kind has no column for activations, they become layers of kind ``elementwise``. All
+        layers of a kind are predicted in one call.
     layers : sequence of Layer
         As `read_layers` returns them.
     batch_size : int
@@ -206,21 +205,21 @@ def network_time(
     optimizer : str
         ``None``: the forward pass alone. Otherwise forward, backward and update.
     device : name or Device
-        Each model takes a name for the device that it knows by it.
+        Each model looks a name up among the devices that it knows.
     replicas : int
     factor : float
-        What sums of layers are divided by, see `fit_factor`; not the last layer of ``last-layer``.
+        Divisor of the sum of layers, see `fit_factor`; it does not apply to the last layer of ``last-layer``.
     link_gbps : float, optional
-        Of the all-reduce, in 1e9 bytes per second; needed to train with replicas. May be infinite.
+        Bandwidth of the all-reduce, in 1e9 bytes per second; needed to train with replicas. May be infinite.
     latency_ms, overlap : float
         See `ring_ms` and `exposed_ms`.
     method : {"ring", "last-layer"}
     last_model : LayerTimeModel, optional
-        Of the last layer in ``last-layer``, such as one that was measured on several devices.
+        Model of the last layer in ``last-layer``, such as one that was measured on several devices.
     level : float or None
         Of the interval; None: no intervals.
     without : collection of str
-        Layers to leave out, by name, kind or source. Those that have no kind must be named here.
+        Layers to leave out, by name, kind or source. Layers without a kind must be named here.
 
     Returns
     -------
@@ -252,7 +251,7 @@ def network_time(
     known = [one for model in models.values() for one in _known_to(model)]
 
     def place(model: Any, device: str | Device = device) -> Device:
-        """Return the device as a model knows it by that name, or else as other models do."""
+        """Return the device that a model knows by that name, or else the one that other models know."""
         return get_device(device, (*_known_to(model), *known))
 
     name = place(None).name
@@ -274,7 +273,7 @@ def network_time(
         rows = _predicted(models, kept, share, optimizer, place, level, without, factor)
     else:
         last = models
-        if last_model is not None:  # activations may be layers of their own
+        if last_model is not None:  # activations may be separate layers
             last = {kind: model for kind, model in models.items() if kind == "elementwise"}
             last[str(getattr(last_model, "kind", kept[-1].kind))] = last_model
         rows = _predicted(models, kept[:-1], share, optimizer, place, level, without, factor)

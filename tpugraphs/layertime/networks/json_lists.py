@@ -54,9 +54,9 @@ def layers_of_json(source: Any) -> LayerList:
             raise DataError(f"{where}: layer {i}: expected an object, found {entry!r:.80}")
         try:
             if "kind" in entry:
-                found.append(_own(entry, i))
+                found.append(_own_layer(entry, i))
             else:
-                layer, side, channels = _theirs(entry, i, side, channels)
+                layer, side, channels = _published(entry, i, side, channels)
                 found.append(layer)
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
@@ -71,7 +71,7 @@ def _read(source: Any) -> Any:
         raise DataError(f"{name_of(source)}: not a JSON file, or damaged: {error}") from None
 
 
-def _own(entry: Mapping[str, Any], number: int) -> Layer:
+def _own_layer(entry: Mapping[str, Any], number: int) -> Layer:
     columns = {str(name): value for name, value in entry.items() if name not in ("kind", "name", "rows")}
     kind = entry["kind"]
     name = str(entry.get("name", f"{kind}_{number + 1}"))
@@ -80,7 +80,7 @@ def _own(entry: Mapping[str, Any], number: int) -> Layer:
     return Layer(name, kind, columns, entry.get("rows", 1), kind)
 
 
-def _theirs(entry: Mapping[str, Any], number: int, side: Any, channels: Any) -> tuple[Layer, Any, Any]:
+def _published(entry: Mapping[str, Any], number: int, side: Any, channels: Any) -> tuple[Layer, Any, Any]:
     """Return a layer, and the side and channels of its output, which the next may leave out."""
     made_of = str(entry.get("type"))
     name = str(entry.get("name", f"layer_{number + 1}"))

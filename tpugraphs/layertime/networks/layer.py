@@ -30,13 +30,13 @@ class Layer:
     kind : str or None
         One of `tpugraphs.layertime.KINDS`; None for what has no kind.
     columns : mapping of str to int or str
-        Of the kind, without ``optimizer`` and without the column that grows with the batch. Those that are
-        left out have their defaults.
+        Columns of the kind, without ``optimizer`` and without the one that grows with the batch. Missing ones
+        have their defaults.
     rows : int
-        By how much that column grows with a sample: 1, but the tokens of a dense layer over a text, or the
-        rows that a softmax has.
+        How much that column grows per sample: usually 1, but the number of tokens for a dense layer over a
+        text, or the number of rows for a softmax.
     source : str
-        Class or operator that it was read from; does not count in comparisons.
+        Class or operator that it was read from; ignored in comparisons.
 
     Raises
     ------
@@ -133,9 +133,9 @@ def places_of(side: int, kernel: int, stride: int, padding: str) -> int:
 
 
 def window(side: int, kernel: int, stride: int, places: int) -> tuple[int, str]:
-    """Return side and padding by which a kernel takes that many places, as the kinds know these.
+    """Return the side and padding at which a kernel takes that many places.
 
-    The side is changed where neither padding gives the number, as with uneven padding or dilation.
+    The side is changed if neither padding gives the number, as with uneven padding or dilation.
     """
     for padding in ("VALID", "SAME"):
         if places_of(side, kernel, stride, padding) == places:

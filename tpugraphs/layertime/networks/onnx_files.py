@@ -22,7 +22,7 @@ __all__ = ["is_onnx", "layers_of_onnx"]
 
 Shape = tuple[int, ...]
 _MOST_BYTES = (1 << 31) - 1  # that protobuf reads
-# What takes no time, or only moves or sums numbers.
+# Operators that take no time, or only move or sum numbers.
 _FREE = (
     *("Identity", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Dropout", "Constant", "ConstantOfShape"),
     *("Shape", "Cast", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Range", "Where"),
@@ -45,8 +45,8 @@ def layers_of_onnx(
     Nodes with a kind: Conv (of one group, or of as many as channels in two dimensions), Gemm, MatMul, LSTM,
     BatchNormalization, LayerNormalization, MaxPool, AveragePool and their global forms, Relu, Gelu, Sigmoid,
     Tanh, Softmax, Gather from a matrix of weights, and arithmetic of arrays. A Relu, Tanh or Sigmoid of a
-    convolution or dense layer becomes its column ``activation``, and an Add of a vector is its bias. What
-    moves or sums numbers alone counts as nothing, and so does Dropout; all else is listed without a kind, see
+    convolution or dense layer becomes its column ``activation``, and an Add of a vector is its bias. Nodes
+    that only move or sum numbers are left out, as is Dropout; all others are listed without a kind, see
     `LayerList.unknown`. Attention is listed as the products and softmaxes that it consists of.
 
     Images and kernels that are not square count as the square of equal area, rounded to a whole side.
@@ -56,7 +56,7 @@ def layers_of_onnx(
     source : path or onnx.ModelProto
         Weights in files of their own are not read.
     sizes : dict of str to int, optional
-        Sizes that the model leaves open, by name. The first of each input, the batch, is 1 otherwise.
+        Sizes that the model leaves open, by name. The first of each input, the batch, is 1 by default.
 
     Returns
     -------

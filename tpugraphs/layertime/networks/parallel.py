@@ -44,7 +44,7 @@ def ring_ms(
     link_gbps : float or array
         1e9 bytes per second, in each direction, of the slowest link in the ring.
     latency_ms : float or array
-        Of a turn.
+        Latency of a turn.
 
     Returns
     -------
@@ -80,9 +80,9 @@ def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0
 
 
 def gradient_bytes(layers: Sequence[Layer]) -> float:
-    """Return the bytes of the gradients that layers of known kinds have, as the work of their kinds says.
+    """Return the bytes of the gradients of layers of known kinds, from the work of their kinds.
 
-    Weights are float32; biases are left out, tables of embeddings count whole. Weights that two layers share
+    Weights are float32. Biases are left out; tables of embeddings count whole. Weights that two layers share
     count twice.
     """
     total = 0.0
@@ -176,9 +176,9 @@ def fit_scaling(
 ) -> Scaling:
     """Fit a link to measured throughputs, each replica with the batch that one device has alone.
 
-    A step takes as long as alone, and the part of a ring all-reduce that is not hidden; see `ring_ms` and
-    `exposed_ms`. The mean of the absolute logarithms of predicted / measured is least, on a grid that is made
-    finer around the best point; no random numbers.
+    A step takes its time on one device plus the exposed part of a ring all-reduce; see `ring_ms` and
+    `exposed_ms`. The fit minimises the mean of |log(predicted / measured)| on a grid that is refined around
+    the best point, without random numbers.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def fit_scaling(
     gradient_bytes : (n,) float
         Four times the number of weights, in float32.
     overlap : float or None
-        From 0 to 1. None: fitted, too, which did not make predictions of other networks better in
+        From 0 to 1. None: fitted, too. That did not improve predictions for other networks in
         docs/results/layertime-scaling.md.
 
     Returns

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that have a kind, by what their arguments and outputs look like."""
+"""Functions of PyTorch that have a kind, read from their arguments and the shapes of their outputs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ FUNCTIONS: dict[str, Reader] = {
     "adaptive_avg_pool2d": _adaptive("average"),
     "embedding": lambda c: c.to.embedding(c.out.shape[:-1], c.shape(1, "weight")),
 }
-"""Readers of functions, by name without leading and closing ``_``."""
+"""Readers of functions, by name without leading and trailing ``_``."""
 
 UNKNOWN = (
     *("einsum", "tensordot", "baddbmm", "addbmm", "bilinear", "cdist", "gru", "rnn_tanh", "rnn_relu"),

@@ -43,9 +43,9 @@ def layers_of_torch(module: torch.nn.Module, example: object, batch_size: int | 
     arithmetic of arrays. A ReLU, Tanh or Sigmoid of a convolution or dense layer becomes its column
     ``activation``. What is used twice counts twice.
 
-    Dropout counts as nothing, as in inference, and so does what moves or sums numbers alone (`cat`,
-    `contiguous`, `mean`, slices). Other modules without children are listed without a kind, and so are other
-    functions that take time, such as `einsum`: see `LayerList.unknown`.
+    Dropout is left out, as in inference, and so are functions that only move or sum numbers (`cat`,
+    `contiguous`, `mean`, slices). Other modules without children, and other functions that take time such as
+    `einsum`, are listed without a kind: see `LayerList.unknown`.
 
     Images and kernels that are not square count as the square of equal area, rounded to a whole side.
 

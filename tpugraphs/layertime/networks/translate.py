@@ -62,7 +62,7 @@ TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
     ("conv2d", "conv"): _conv2d_conv,
     ("conv", "conv2d"): _conv_conv2d,
 }
-"""From one kind to another. Activations become separate layers where the other has no column of them."""
+"""By (from, to) kind. Activations become separate layers if the target has no column for them."""
 
 
 def in_kinds(layer: Layer, kinds: Collection[str]) -> list[Layer]:
