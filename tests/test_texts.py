@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 
+import madeup
 import numpy as np
 import pytest
 
@@ -167,7 +168,7 @@ def test_texts_of_json():
 
 def test_lists_of_names_that_never_end(tmp_path):
     """`--exclude @-` reads standard input, which may be anything."""
-    run = [sys.executable, "-m", "tpugraphs", "inspect", "sample:tile", "--exclude", "@/dev/zero"]
+    run = [sys.executable, "-m", "tpugraphs", "inspect", madeup.path("program"), "--exclude", "@/dev/zero"]
     result = subprocess.run(run, capture_output=True, text=True, timeout=120)
     assert result.returncode in (1, 2), result
     assert "/dev/zero: more than 16 MiB of text; is this the right file?" in result.stderr
