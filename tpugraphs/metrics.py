@@ -1,9 +1,9 @@
 """How good a ranking is: scores (smaller = predicted faster) against measured runtimes.
 
-All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers does: float32,
+All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers will do: float32,
 float64, int32 and int64 arrays go through as they are, other dtypes are widened without loss. Comparisons are
-exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataError`; infinite scores have a
-place in the order and do not. Different lengths and more dimensions raise `ShapeError`.
+exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataError`; infinite scores are
+ordered like others. Different lengths and more dimensions raise `ShapeError`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
 
     ``(P - Q) / sqrt((P + Q + X) (P + Q + Y))`` with P pairs in the same order, Q in opposite order, X tied in
     the scores only and Y tied in the runtimes only, as `scipy.stats.kendalltau`. Runtimes are compared
-    exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so that beyond 2**53 some that
-    differ are ties to it.
+    exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so beyond 2**53 it sees ties
+    between some that differ.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
 
 
 def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the places of values; equal ones share the mean of theirs.
+    """Return the ranks of values; ties share their mean rank.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 
 VALIDATION = {"tau": kendall_tau, "opa": opa, "top5": tile_score, "mean50": top_mean_score}
-"""What the best parameters of a fit may be chosen by, greater is better: see `tpugraphs.Ranker.metric`."""
+"""Metrics that can choose the best parameters of a fit; greater is better. See `tpugraphs.Ranker.metric`."""
 
 
 def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> float:

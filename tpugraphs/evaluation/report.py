@@ -195,7 +195,7 @@ class Report:
     coverage : Coverage, optional
         What a report by the published protocol covers; see `evaluate`.
     known : sequence of str
-        Names of graphs that the scorer had learnt from.
+        Names of graphs that the scorer was trained on.
     """
 
     rows: Sequence[Row]
@@ -338,7 +338,7 @@ class Report:
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-        """Yield title, heads and cells of every table; what is the same in all lines goes to the title."""
+        """Yield title, heads and cells of every table; values that are equal in all lines go to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
             groups = [group for group in self.groups if group.tile == tile]
