@@ -59,21 +59,21 @@ class Network:
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
-        self.learnt_from: frozenset[str] = frozenset()  # as `training.trainset.known_as` calls graphs
+        self.learnt_from: frozenset[str] = frozenset()  # digests by `training.trainset.known_as`
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
         self.last, self.judged = _new_caches()
 
     def take(self, fields: Any) -> None:
-        """Take other values of fields that the model does not follow from."""
+        """Replace values of fields that do not determine the model."""
         self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
 
     # What it is
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """Steps of the model. Where they follow from the graphs, they are known after the fit."""
+        """Steps of the model. If they depend on the graphs, they are known after the fit."""
         if self._steps is None:
             if not self.known:
                 raise Error("the model follows from the graphs: call fit (or tg.load_ranker) first")
@@ -81,7 +81,7 @@ class Network:
         return self._steps
 
     def follow(self) -> None:
-        """Make the model again if graphs that were seen since then ask for another one."""
+        """Make the model again if the graphs seen since then require another one."""
         if self.recipe.by_schema and self._steps not in (
             None,
             steps := self.recipe.model(self.fields, self.pipeline.sizes),
@@ -158,7 +158,7 @@ class Network:
 
     @property
     def reads_times(self) -> bool:
-        """Whether a loss is a function of the user's own, which is given runtimes."""
+        """Whether a loss is a user's function, which takes runtimes."""
         return "times" in self._reads
 
     @property
@@ -235,7 +235,7 @@ class Network:
         return metadata, {**self.parameters, **self.pipeline.tensors()}
 
     def _extra(self) -> dict[str, str]:
-        """Name in a file the function that makes further features; ConfigError unless it is registered."""
+        """Return the entry that names the function of further features; ConfigError if not registered."""
         function = self.pipeline.extra
         name = None if function is None else name_of_extra(function)
         if function is not None and name is None:
@@ -289,12 +289,12 @@ class Network:
 
 
 def _new_caches() -> tuple[_core.Store, _core.Store]:
-    """Return stores that hold what was put there last."""
+    """Return two empty stores, each for the graph that is put there last."""
     return _core.Store(nbytes=0), _core.Store(nbytes=0)
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
-    """Return the schema that stands in the metadata of a file, or raise CheckpointError."""
+    """Return the schema in the metadata of a file, or raise CheckpointError."""
     try:
         return Schema.from_dict(metadata["schema"])
     except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
