@@ -48,8 +48,8 @@ class Average:
         """Share of the weights after this step in the average of those up to it."""
         if self._kind == "ema":
             return max(1 - self._decay, 9 / (10 + step))
-        number, rest = divmod(step - self._first, self._every)
-        return 0.0 if rest else 1 / (number + 1)
+        number, remainder = divmod(step - self._first, self._every)
+        return 0.0 if remainder else 1 / (number + 1)
 
     def add(self, step: int, params: NDArray[np.float32]) -> None:
         """Take the weights (P,) after a step into the average, if that is one of its steps."""

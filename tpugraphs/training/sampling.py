@@ -56,7 +56,7 @@ class EvenVisits(Visits):
 class WeightedVisits(Visits):
     """Graphs in proportion to weights, in random order. An epoch has as many visits as there are graphs.
 
-    In every epoch a graph comes as often as its share says, rounded down or up (systematic sampling with a
+    In every epoch a graph comes its share of times, rounded down or up (systematic sampling with a
     random start; Madow 1949). Over the epochs its share is exact to within one visit.
 
     Parameters
@@ -71,7 +71,7 @@ class WeightedVisits(Visits):
         given = np.array(list(weights), np.float64)
         self.count, self.epoch, self.key = given.size, given.size, key
         ends = np.cumsum(given) / given.sum() * given.size
-        ends[np.flatnonzero(given)[-1] :] = given.size  # whatever was rounded
+        ends[np.flatnonzero(given)[-1] :] = given.size  # despite rounding
         self._ends = np.concatenate([[0.0], ends])
         self.period = math.ceil(given.sum() / given[given > 0].min())
         self._epoch, self._before = -1, np.zeros(given.size, np.int64)
@@ -109,9 +109,9 @@ class WeightedVisits(Visits):
 class OversampledVisits(Visits):
     """Visit graphs by the root of their number of configs, and draw configs, as the fifth place did.
 
-    Of a graph of c configs an epoch has ``floor(sqrt(c * c_max))`` draws: its configs, each about equally
-    often, in random order. They are cut into slates, the last of which is filled from the first. The slates
-    of all graphs come in random order; those that would not fill the last step of an epoch are left out.
+    An epoch draws ``floor(sqrt(c * c_max))`` configs from a graph of c: each about equally often, in random
+    order. They are cut into slates, the last of which is filled from the first. The slates of all graphs come
+    in random order; those that would not fill the last step of an epoch are left out.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
 
 
 def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
-    """Draw k of `count` configs, each for itself: the second place's slates may have one twice.
+    """Draw k of `count` configs independently: the second place's slates may have one twice.
 
     Parameters
     ----------
@@ -204,9 +204,9 @@ def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
 def fast_rows(order: NDArray[np.int64], k: int, temperature: float, key: Key) -> NDArray[np.int64]:
     """Draw k configs, fast ones more often: the official baseline draws its slates like this.
 
-    One after the other is drawn from those left, in proportion to ``exp((1 - place / C) / temperature)``,
-    where place 0 is the fastest. That is a Gumbel top-k (Kool et al. 2019), made with the exponential clocks
-    that its noise is a logarithm of: the first k to ring are drawn.
+    Configs are drawn one by one without replacement, in proportion to ``exp((1 - place / C) / temperature)``,
+    where place 0 is the fastest. This is Gumbel top-k sampling (Kool et al. 2019) by exponential clocks, of
+    which the Gumbel noise is the logarithm: the first k to ring are drawn.
 
     Parameters
     ----------
