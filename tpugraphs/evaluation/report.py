@@ -351,7 +351,7 @@ class Report:
             yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
 
     def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
-        """Return the cells of a group; the interval stands behind the first metric."""
+        """Return the cells of a group; the interval follows the first metric."""
         line = {"collection": group.collection, "scorer": group.scorer}
         if group.graphs > 1:
             line["graphs"] = str(group.graphs)
@@ -368,7 +368,7 @@ class Report:
         return line
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
-        """Say what the columns mean, one sentence each."""
+        """Return what the columns mean, one sentence each."""
         names = self._names(only)
         notes = [] if self.coverage is None else self.coverage.notes()
         if self.known:

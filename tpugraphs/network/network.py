@@ -186,7 +186,7 @@ class Network:
     def scores(
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,) of configs; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
             raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
         precision = check_precision(self.precision if precision is None else precision, SCORING)
@@ -216,7 +216,7 @@ class Network:
         precision: str | None = None,
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
-        """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
+        """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
         done = None if progress is None else progress.update
         return self.model.score_prepared(
             prepared, rows, int(self.fields.chunk), precision or self.precision, done

@@ -104,7 +104,7 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
 
 
 def _is_pair(given: Sequence[Any]) -> bool:
-    """Whether these are not row numbers."""
+    """Return whether these are a pair of arrays, not row numbers."""
     return len(given) == 2 and not np.isscalar(given[0])
 
 

@@ -26,7 +26,7 @@ _LETTERS = {
 
 
 def _described(step: Mapping[str, Any]) -> str:
-    """One step of preprocessing, with those of its arguments that are short."""
+    """Return one step of preprocessing, with its short arguments."""
     short = [v for k, v in step.items() if k != "step" and isinstance(v, (str, Real)) and v not in ("", 0)]
     return f"{step['step']} ({', '.join(map(str, short))})" if short else str(step["step"])
 

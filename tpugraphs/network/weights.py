@@ -105,7 +105,7 @@ def _read(path: str) -> Mapping[str, Any]:
 def read_weights(
     source: str | os.PathLike[str] | Mapping[str, Any], rename: Mapping[str, str] | None = None
 ) -> tuple[dict[str, NDArray[np.float32]], str | None]:
-    """Weights by published name, float32, and the file they are from.
+    """Return weights by published name, float32, and the file they are from.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np
 
 
 def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
-    """Scaler of given constants.
+    """Return the scaler of given constants.
 
     Parameters
     ----------

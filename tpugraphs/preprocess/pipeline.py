@@ -367,10 +367,10 @@ class Pipeline:
             name=_name(graph),
         )
         mapped = digits if isinstance(digits, Digits) and digits.mapped else None
-        held = 0 if digits is None or mapped is not None else digits.nbytes
+        used = 0 if digits is None or mapped is not None else digits.nbytes
         segments = self._option("segments", "nodes") or 0
         name = str(graph.name)
-        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=held)
+        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=used)
 
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
@@ -509,7 +509,7 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
 
 
 def _digits(graph: Graph) -> Digits | None:
-    """Configs of a graph as digits per node, None if they are features only."""
+    """Return the configs of a graph as digits per node, None if they are features only."""
     features = getattr(graph, "config_feat", None) is not None
     return None if features and graph._digits.shape[2] == 0 else graph._digits
 

@@ -341,7 +341,7 @@ class Fit(RunningFit):
         )
 
     def _next_slates(self) -> tuple[list[tuple[_core.Prepared, NDArray[np.int64]]], list[Drawn], str]:
-        """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""
+        """Return graphs and rows of the next pass, what is trained of each, and the graphs' names."""
         chosen, drawn = [], []
         for _ in range(self.fields.slates):
             index, prepared, rows = self._next_slate()
@@ -428,7 +428,7 @@ class Fit(RunningFit):
         self.tell("on_evaluate", value)
 
     def _evaluate(self, interrupts: Interrupts) -> float:
-        """Mean metric of the current parameters over the validation graphs."""
+        """Return the mean metric of the current parameters over the validation graphs."""
         began = time.monotonic()
         try:
             interrupts.armed = True
@@ -487,7 +487,7 @@ class Fit(RunningFit):
         )
 
     def _shown(self) -> dict[str, float]:
-        """Values next to the progress bar."""
+        """Return the values next to the progress bar."""
         shown = {"loss": float(np.mean(self.history.loss[-50:]))}
         if self.history.best_metric is not None:
             shown |= {self.network.metric: self.history.valid_metric[-1], "best": self.history.best_metric}

@@ -142,7 +142,7 @@ class Optimizer:
 
 
 def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
-    """One number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
+    """Return one number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
     try:
         return np.broadcast_to(np.asarray(value, np.float32), (n,))
     except (TypeError, ValueError):

@@ -34,10 +34,10 @@ class Visits(Protocol):
     period: int
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
 
     def rows(self, index: int, before: int, count: int, most: int, key: Key) -> NDArray[np.int64]:
-        """Configs of a visit: at most `most` of the graph's `count`, each once per walk over all of them."""
+        """Return configs of a visit: at most `most` of the graph's `count`, each once per walk over all."""
         return kernels.sample_epoch(count, min(most, count), (*key, index), before)
 
 
@@ -49,7 +49,7 @@ class EvenVisits(Visits):
         self.key = key
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
         return int(kernels.sample_epoch(self.count, 1, self.key, visit)[0]), visit // self.count
 
 
@@ -99,7 +99,7 @@ class WeightedVisits(Visits):
         self._order, self._times = order, self._before[order] + ranks
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
         epoch, place = divmod(visit, self.count)
         if epoch != self._epoch:
             self._go_to(epoch)
@@ -135,14 +135,14 @@ class OversampledVisits(Visits):
         self.epoch = self.period = self.count // each * each or self.count
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and which of all its slates."""
+        """Return the graph of a visit, and which of its slates."""
         epoch, place = divmod(visit, self.epoch)
         slate = int(kernels.sample_epoch(self.count, 1, (*self.key, 0), epoch * self.count + place)[0])
         index = int(np.searchsorted(self._ends, slate, side="right"))
         return index, int(epoch * self.slates[index] + slate - (self._ends[index] - self.slates[index]))
 
     def rows(self, index: int, slate: int, count: int, *_: object) -> NDArray[np.int64]:
-        """Configs of a slate, of `count` that the graph has; some may come twice."""
+        """Return the configs of a slate, of `count` that the graph has; some may come twice."""
         draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
         places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
         chosen = [kernels.sample_epoch(draws, 1, (*self.key, 1, index), int(place)) for place in places]

@@ -187,7 +187,7 @@ class Segments:
     # Checkpoints: stored scores cannot be computed again, since the weights have changed
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Everything stored, as tensors of a checkpoint; none if nothing is."""
+        """Return everything stored, as tensors of a checkpoint; none if nothing is."""
         if not self.tables:
             return {}
         of = [(graph, table, table.configs) for graph, table in sorted(self.tables.items())]

@@ -51,7 +51,7 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
 
 
 def no_graphs(valid: Any) -> bool:
-    """Whether `valid` of a fit names no graphs."""
+    """Return whether `valid` of a fit names no graphs."""
     return valid is None or (isinstance(valid, (list, tuple)) and not valid)
 
 
@@ -102,7 +102,7 @@ def as_weights(train: Any, graphs: GraphSequence, given: Any) -> list[Any] | Non
 
 
 def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
-    """Weights (C,) of the configs of one graph; DataError unless they are numbers >= 0, one per config."""
+    """Return weights (C,) of a graph's configs; DataError unless they are numbers >= 0, one per config."""
     if given is None:
         return None
 
@@ -209,7 +209,7 @@ def hold_out(
 
 
 def _whole(graphs: GraphSequence) -> bool:
-    """Whether fingerprints include configs: not for a lazy collection, which would have to read them."""
+    """Return whether fingerprints include configs: not for a lazy collection, which would read them all."""
     return isinstance(graphs, (list, tuple))
 
 
