@@ -138,7 +138,7 @@ def not_a_graph(what: str, found: object) -> ConfigError:
 
 
 def check_graphs(what: str, given: object) -> None:
-    """Raise ConfigError for what is neither a graph nor a sequence, such as a path or a collection.
+    """Raise ConfigError unless `given` is a graph or a sequence, and not a path or a collection.
 
     Parameters
     ----------

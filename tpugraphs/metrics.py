@@ -1,9 +1,9 @@
 """Metrics of rankings: scores (smaller = predicted faster) against measured runtimes.
 
-All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers does: float32,
+All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers will do: float32,
 float64, int32 and int64 arrays go through as they are, other dtypes are widened without loss. Comparisons are
-exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataError`; infinite scores have a
-place in the order and do not. Different lengths and more dimensions raise `ShapeError`.
+exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataError`; infinite scores are
+ordered like others. Different lengths and more dimensions raise `ShapeError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NATIVE = frozenset("fdlqi")
 
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
-    """`values` as an array of a dtype the core takes."""
+    """Return `values` as an array of a dtype that the core takes."""
     if np.ma.is_masked(values):
         raise ShapeError(f"{name}: expected values without a mask, got masked ones: leave them out")
     array = np.asarray(values)
@@ -55,7 +55,7 @@ def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both sides as arrays the core takes; ShapeError if their lengths differ."""
+    """Return both sides as arrays that the core takes; ShapeError if their lengths differ."""
     left, right = _numbers(scores, "scores"), _numbers(runtimes, "runtimes")
     if left.ndim == right.ndim == 1 and len(left) != len(right):
         raise ShapeError(
@@ -66,12 +66,12 @@ def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray
 
 
 def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
-    """Kendall's tau-b, the layout metric of the Kaggle competition (per graph; Knight's algorithm, 1966).
+    """Return Kendall's tau-b, the layout metric of the Kaggle competition (per graph; Knight 1966).
 
     ``(P - Q) / sqrt((P + Q + X) (P + Q + Y))`` with P pairs in the same order, Q in opposite order, X tied in
     the scores only and Y tied in the runtimes only, as `scipy.stats.kendalltau`. Runtimes are compared
-    exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so that beyond 2**53 some that
-    differ are ties to it.
+    exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so beyond 2**53 it sees ties
+    between some that differ.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
 
 
 def noise_ceiling(repeats: ArrayLike) -> float:
-    """Kendall's tau between two halves of the measurements: about as high as any ranking can get.
+    """Return Kendall's tau between two halves of the measurements: about as high as any ranking can get.
 
     The minimum of the even measurements of every config is ranked against that of the odd ones.
 
@@ -116,7 +116,7 @@ def noise_ceiling(repeats: ArrayLike) -> float:
 
 
 def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
-    """Ordered pair accuracy: the share of pairs with ``y_i > y_j`` that also have ``s_i > s_j``.
+    """Return the ordered pair accuracy: the share of pairs with ``y_i > y_j`` that also have ``s_i > s_j``.
 
     Strict on both sides: equal runtimes make no pair, equal scores of a pair count as wrong. Without ties it
     is ``(tau + 1) / 2``.
@@ -135,7 +135,7 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
 
 
 def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's correlation of mid-ranks.
+    """Return Spearman's rank correlation: Pearson's correlation of mid-ranks.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
 
 
 def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
-    """Cost of trying only the `k` best-scored: their best runtime over the best of all, minus 1.
+    """Return the cost of trying only the `k` best-scored: their best runtime over the best of all, minus 1.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
 
 
 def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
-    """Normalised discounted cumulative gain of the first `k`, with gain ``min(runtimes) / runtime``.
+    """Return the normalised discounted cumulative gain of the first `k`: gains ``min(runtimes) / runtime``.
 
     Sum over places p = 1..k of gain / log2(p + 1), divided by that of the true order. The gain is the
     relevance itself (linear), and any constant in it cancels, so this is relevance 1 / runtime. Parameters
@@ -218,7 +218,7 @@ def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
 
 
 def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float:
-    """2 minus the mean runtime of the `k` predicted fastest over that of the `k` fastest: 1 is perfect.
+    """Return 2 - mean runtime of the `k` predicted fastest / that of the `k` fastest: 1 is perfect.
 
     The first place chose its tile models by it. Of fewer than `k` configs all are taken, and it is 1.
     Parameters and errors are those of `top_k_slowdown`.
@@ -242,7 +242,7 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
 
 
 def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Return the places of values; equal ones share the mean of theirs.
+    """Return the ranks of values; ties share their mean rank.
 
     Parameters
     ----------
@@ -260,11 +260,11 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 
 VALIDATION = {"tau": kendall_tau, "opa": opa, "top5": tile_score, "mean50": top_mean_score}
-"""Metrics that a fit can choose its best parameters by; greater is better. See `tpugraphs.Ranker.metric`."""
+"""Metrics that can choose the best parameters of a fit; greater is better. See `tpugraphs.Ranker.metric`."""
 
 
 def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> float:
-    """Unweighted mean over the five collections, each the mean of its graphs' scores.
+    """Return the unweighted mean over the five collections, each the mean of its graphs' scores.
 
     Parameters
     ----------

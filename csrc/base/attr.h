@@ -1,5 +1,5 @@
-/* Declared attributes. Ops, losses, steps of preprocessing and optimizers all declare theirs as rows of tg_attr, and
-   texts in JSON give the values: a ranker's file, or what a caller wrote. attr.c alone judges them. */
+/* Declared attributes. Ops, losses, steps of preprocessing and optimizers all declare theirs as rows of tg_attr. The
+   values come as JSON, from a ranker's file or from a caller, and attr.c alone checks them. */
 #ifndef TG_ATTR_H
 #define TG_ATTR_H
 
@@ -31,7 +31,7 @@ typedef struct tg_attr {
     const char *choice, *param; /* of ops: a step has `param` only with this choice; NULL: no parameter */
 } tg_attr;
 
-/* What stands for an attribute in a text: a number, or a string or list that was checked to be one. */
+/* The value of an attribute in a text: a number, or a string or list that was checked to be one. */
 typedef struct tg_attr_value {
     double number;
     const tg_json_value *list; /* or string; NULL: left out */

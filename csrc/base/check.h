@@ -1,6 +1,6 @@
 /* Checks of a build for developers (TG_CHECKED: TPUGRAPHS_DEBUG=1 or TPUGRAPHS_SANITIZE=1). There, everything carved out
-   of an arena has a redzone behind it, fresh memory is filled with NaN, and TG_ASSERT stops the process. Otherwise all
-   of it is nothing. */
+   of an arena has a redzone behind it, fresh memory is filled with NaN, and TG_ASSERT stops the process. Other
+   builds do none of it. */
 #ifndef TG_CHECK_H
 #define TG_CHECK_H
 

@@ -1,4 +1,4 @@
-/* Sizes of arrays whose shapes stand in a file. */
+/* Sizes of arrays whose shapes come from a file. */
 #ifndef TG_EXTENT_H
 #define TG_EXTENT_H
 

@@ -1,6 +1,6 @@
 /* Strict JSON (RFC 8259), token by token, for headers of files: no recursion, no memory of its own, nesting of at
-   most TG_JSON_DEPTH, text checked to be UTF-8, no lone surrogates. What the tokens mean, and that no key comes
-   twice, is the caller's business. */
+   most TG_JSON_DEPTH, text checked to be UTF-8, no lone surrogates. The caller interprets the tokens, and
+   checks that no key comes twice. */
 #ifndef TG_JSON_H
 #define TG_JSON_H
 

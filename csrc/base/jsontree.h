@@ -1,6 +1,6 @@
 /* A whole text in JSON as a tree, for the metadata of files. The tokens are those of json.h: strict, nested at most
    TG_JSON_DEPTH deep, without recursion. The text is read twice, first to check and count it, so that the tree is one
-   block of a size that follows from what is there, and not from a number that stands in it. */
+   block whose size follows from the content, and not from a number in it. */
 #ifndef TG_JSONTREE_H
 #define TG_JSONTREE_H
 

@@ -1,6 +1,6 @@
-/* One thread or all of them? A pass of a few milliseconds waits at hundreds of barriers; while another process holds a
-   core it is faster on one thread. Which it is depends on the moment, so it is measured: every now and then a few passes
-   are made the other way. Results do not depend on it, for they do not depend on the number of threads. */
+/* The choice of one thread or all for a pass. A pass of a few milliseconds waits at hundreds of barriers, so it is
+   faster on one thread while another process holds a core. That changes over time, so it is measured: every now and
+   then a few passes are made the other way. Results are the same for any number of threads. */
 #ifndef TG_PACE_H
 #define TG_PACE_H
 

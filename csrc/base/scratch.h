@@ -1,7 +1,7 @@
 /* One function that both measures memory and hands it out: it takes its parts in a fixed order, first from nothing
-   (base NULL, `used` tells how much is needed), then from a block of that size. Parts are 64
-   bytes or a multiple apart, so they are aligned as the block is, up to that. Checked builds: there is a redzone behind
-   every part, and a third call, with `closing`, looks at them. */
+   (base NULL; `used` becomes the size that is needed), then from a block of that size. Parts begin at multiples of 64
+   bytes, so they are aligned as the block is, up to 64. Checked builds have a redzone behind every part, and a third
+   call, with `closing`, checks them. */
 #ifndef TG_SCRATCH_H
 #define TG_SCRATCH_H
 

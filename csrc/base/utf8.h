@@ -1,4 +1,4 @@
-/* UTF-8 as the Unicode standard has it: shortest forms only, no surrogates, at most U+10FFFF. */
+/* UTF-8 as the Unicode standard defines it: shortest forms only, no surrogates, at most U+10FFFF. */
 #ifndef TG_UTF8_H
 #define TG_UTF8_H
 

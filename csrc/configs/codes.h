@@ -1,6 +1,6 @@
 /* Layout configs in three small numbers per configurable node instead of 18 digits: each stands for six digits (one
-   tensor's layout) in a table of the graph. A graph has a few dozen different ones, so a number is nearly always one
-   byte, and a row of configs stays where arithmetic puts it. */
+   tensor's layout) in a table of the graph. A graph has a few dozen different layouts, so a number is nearly always one
+   byte, and all rows have one size, so the place of a row is computed. */
 #ifndef TG_CODES_H
 #define TG_CODES_H
 

@@ -1,5 +1,5 @@
-/* Equal rows of bytes: found by a 128-bit hash and a comparison, so that unequal ones never are one. Either rows that
-   are all there, or one row after the other, of which only the first of each kind is kept. */
+/* Equal rows of bytes: found by a 128-bit hash and a comparison, so that unequal ones are never merged. Rows come all
+   at once, or one after the other, in which case only the first of each kind is kept. */
 #ifndef TG_DISTINCT_H
 #define TG_DISTINCT_H
 

@@ -1,4 +1,4 @@
-/* What stays of equal configs, which distinct.h finds. */
+/* Merging of equal configs, which distinct.h finds. */
 #ifndef TG_MERGE_H
 #define TG_MERGE_H
 

@@ -1,5 +1,5 @@
-/* Further columns of nodes, behind the published ones, that only a program in a protocol buffer tells: those of the
-   third place of the Kaggle competition, by the names that it gave them. Lists are padded with -1. */
+/* Further columns of nodes, after the published ones, that only programs in protocol buffers have: those of the third
+   place of the Kaggle competition, under its names. Lists are padded with -1. */
 #ifndef TG_FURTHER_H
 #define TG_FURTHER_H
 

@@ -1,6 +1,6 @@
 /* Pruning: which nodes and edges of a graph a ranker needs, given the nodes that can be configured.
-   Every method keeps all configurable nodes, in their order, and renumbers. What a method makes is a graph, of
-   nodes of the old one and of new ones, which have no old id. */
+   Every method keeps all configurable nodes, in their order, and renumbers. The result is a graph of nodes of
+   the old one and of new ones, which have no old id. */
 #ifndef TG_PRUNE_H
 #define TG_PRUNE_H
 

@@ -1,4 +1,4 @@
-/* What methods of pruning share; for the files of pruning alone. */
+/* Shared by the methods of pruning, and private to their files. */
 #ifndef TG_PRUNE_WORK_H
 #define TG_PRUNE_WORK_H
 

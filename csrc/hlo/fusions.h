@@ -1,4 +1,4 @@
-/* The fused computations of an optimised program, each a module of its own: with what it calls, and as the entry. */
+/* The fused computations of an optimised program, each as a module: it is the entry, next to what it calls. */
 #ifndef TG_FUSIONS_H
 #define TG_FUSIONS_H
 

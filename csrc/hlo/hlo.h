@@ -1,7 +1,7 @@
 /* HLO programs out of protocol buffers, with their measurements if they have any: features, opcodes, edges and configs
    as the extractor of TpuGraphs makes them, bit for bit. A file is an xla.HloModuleProto, an xla.HloProto, a
    tpu_graphs.ModuleTuningData or a tpu_graphs.TuningData (several programs, "modules" below). It is read where it is
-   mapped; the memory that is needed is that of the result. */
+   mapped; only the result takes memory. */
 #ifndef TG_HLO_H
 #define TG_HLO_H
 
@@ -23,7 +23,7 @@ typedef struct tg_hlo {
     tg_wire rest; /* of the file, behind the modules that were found */
 } tg_hlo;
 
-/* What a computation says of itself. */
+/* The header of a computation. */
 typedef struct tg_computation {
     tg_wire message, name; /* the name is not checked to be UTF-8 */
     int64_t id, root_id;

@@ -1,4 +1,4 @@
-/* Ids of instructions and computations: lists of them, and where each stands. */
+/* Ids of instructions and computations: lists of them, and maps from ids to positions. */
 #ifndef TG_IDS_H
 #define TG_IDS_H
 

@@ -1,4 +1,4 @@
-/* What the files of this room share: fields of a message by a table of the known ones, and errors that say where. */
+/* Shared by the files of this room: the known fields of a message, by a table, and errors that name the place. */
 #ifndef TG_READER_H
 #define TG_READER_H
 

@@ -1,5 +1,5 @@
-/* The wire format of protocol buffers, read where it lies: fields one after the other, without recursion, copies or
-   allocation. What a message means is not known here. */
+/* The wire format of protocol buffers, read in place: fields one after the other, without recursion, copies or
+   allocation. The meaning of messages is not known here. */
 #ifndef TG_WIRE_H
 #define TG_WIRE_H
 

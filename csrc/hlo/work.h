@@ -1,6 +1,6 @@
-/* The work of an optimised program in numbers. Which option of a compiler matters depends on what there is to be
-   changed: products that a library computes, sums in a fused loop, copies between them. So elements are counted per kind
-   of work, within library calls, within fused loops and on their own, times how often loops run them. */
+/* The work of an optimised program in numbers. Which options of a compiler matter depends on what they can
+   change: products that a library computes, sums in a fused loop, copies between them. So elements are counted per kind
+   of work: within library calls, within fused loops and outside of both, times how often loops run them. */
 #ifndef TG_WORK_H
 #define TG_WORK_H
 

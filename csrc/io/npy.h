@@ -7,7 +7,7 @@
 
 #include "configs/digits.h"
 
-#define TG_NPY_PREFIX 12 /* bytes that tell the length of the header, at most */
+#define TG_NPY_PREFIX 12 /* bytes that hold the length of the header, at most */
 
 typedef struct tg_npy {
     tg_number type;

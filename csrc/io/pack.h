@@ -1,7 +1,7 @@
-/* Pack files: one graph in a form that is mapped into memory and used where it lies. A header of fixed size says where
+/* Pack files: one graph in a form that is mapped into memory and used in place. A header of fixed size says where
    each array begins and what its checksum is; the configs are the numbers of codes.h. Opening reads the header only. What
-   the header claims is checked against the file's size before anything is looked at; contents have checksums of
-   their own. Numbers are little-endian. (packwriter.c writes.)
+   the header claims is checked against the file's size before anything else is read; contents have separate
+   checksums. Numbers are little-endian. (packwriter.c writes.)
 
      0  magic (8 bytes)        8  version u32      12  kind u32 (tg_pack_kind)      16  bytes of the file u64
     24  size of the source u64, 32 its time of change in ns i64, 40 CRC of its zip directory u32; 0 without one

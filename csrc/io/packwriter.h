@@ -1,5 +1,5 @@
 /* Writes a pack (pack.h) into an open file: small arrays whole, configs as they come, through buffers of fixed size. The
-   header goes last, so a file that was not finished is not a pack. Renaming and syncing is the caller's. */
+   header goes last, so a file that was not finished is not a pack. The caller renames and syncs. */
 #ifndef TG_PACKWRITER_H
 #define TG_PACKWRITER_H
 

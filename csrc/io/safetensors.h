@@ -1,7 +1,7 @@
 /* Tensors out of a .safetensors file: 8 bytes with the length of the header, the header in JSON, then the tensors
-   one after another without gaps. Opening reads the header only and believes nothing in it: every tensor's shape
-   makes exactly its bytes, all of them exactly the file. Nothing is allocated by a number that has not been held
-   against the size of the file. */
+   one after another without gaps. Opening reads the header only and trusts nothing in it: every tensor must
+   have exactly the bytes of its shape, and all together must fill the file. No number decides the size of an
+   allocation before it is compared with the size of the file. */
 #ifndef TG_SAFETENSORS_H
 #define TG_SAFETENSORS_H
 

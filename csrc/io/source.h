@@ -1,4 +1,4 @@
-/* What readers read from: a regular file, whole or mapped, or bytes in memory. The one place that opens files. */
+/* Sources of bytes for readers: a regular file, whole or mapped, or bytes in memory. The one place that opens files. */
 #ifndef TG_SOURCE_H
 #define TG_SOURCE_H
 

@@ -1,6 +1,6 @@
-/* The directory of a zip file: which members there are and where their bytes lie. Nothing is believed that
-   could make a later read go wrong: members lie inside the file, apart from each other, under different
-   names, and the local headers say what the directory says. */
+/* The directory of a zip file: which members there are and where their bytes lie. Everything that could make
+   a later read go wrong is checked: members lie inside the file without overlapping, their names differ, and
+   the local headers agree with the directory. */
 #ifndef TG_ZIP_H
 #define TG_ZIP_H
 

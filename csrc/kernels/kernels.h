@@ -314,7 +314,7 @@ const tg_kernels *tg_kernel_table_for(tg_precision precision);
 const tg_kernels *tg_kernel_table(void);
 /* The tg_precision called "f32", "bf16" or "int8", or -1. */
 int tg_find_precision(const char *name);
-/* Features that tell one processor's levels from another's, as the compiler names them. */
+/* Features that decide the levels of a processor, as the compiler names them. */
 #define TG_CPU_LIST(F)                                                                                       \
     F(avx2) F(fma) F(bmi2) F(avx512f) F(avx512vl) F(avx512bw) F(avx512dq) F(avx512vnni) F(avx512bf16)
 typedef struct tg_cpu {

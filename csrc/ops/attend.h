@@ -1,4 +1,4 @@
-/* What ops with attention over edges share: which edges a node has, as the kernels of tg_attend want them. */
+/* Shared by ops with attention over edges: the edges of a node, in the form that the kernels of tg_attend take. */
 #ifndef TG_ATTEND_H
 #define TG_ATTEND_H
 

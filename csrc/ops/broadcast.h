@@ -1,4 +1,4 @@
-/* Inputs whose rows differ, brought together as NumPy does it: rows have two axes, items (nodes, edges ...) and configs,
+/* Broadcasting of inputs with different rows, as in NumPy: rows have two axes, items (nodes, edges ...) and configs,
    and an input that lacks one is repeated along it. For ops that read up to TG_JOINED such inputs (add, concat, gate). */
 #ifndef TG_BROADCAST_H
 #define TG_BROADCAST_H

@@ -1,4 +1,4 @@
-/* Least squares whose coefficients are 0 or more, of a few terms. */
+/* Nonnegative least squares of a few terms. */
 #ifndef TG_NONNEGATIVE_H
 #define TG_NONNEGATIVE_H
 

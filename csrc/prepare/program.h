@@ -1,4 +1,4 @@
-/* A program: the steps that a ranker's graphs go through, in order, with what they have learnt. Made once; constant
+/* A program: the steps that a ranker's graphs go through, in order, with their fitted state. Made once; constant
    while it is applied, so that any number of threads may apply it. */
 #ifndef TG_PROGRAM_H
 #define TG_PROGRAM_H

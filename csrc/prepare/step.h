@@ -1,6 +1,6 @@
-/* What a step of preprocessing is. A step looks at the training graphs (fit), and later turns a graph of which
-   nothing but its arrays is known into something nearer to what a model takes (apply). What it has learnt is its
-   state: named arrays, as they stand in a ranker file. One file per step or family; program.c runs them in order. */
+/* The interface of a step of preprocessing. A step sees the training graphs (fit), and later takes a graph, given as
+   bare arrays, one step closer to what a model takes (apply). What it has learnt is its state: named arrays, as a
+   ranker file stores them. One file per step or family; program.c runs them in order. */
 #ifndef TG_STEP_H
 #define TG_STEP_H
 
@@ -56,7 +56,7 @@ typedef struct tg_stored {
     const float *extra;          /* (N,X), further features of the nodes, or NULL */
 } tg_stored;
 
-/* What tells the nodes and edges of a graph from those of another: compared as bytes. */
+/* Identity of the nodes and edges of a graph, compared as bytes. */
 typedef struct tg_structure {
     int64_t N, E, K;
     tg_hash128 edges, config_nodes;
@@ -141,12 +141,11 @@ typedef struct tg_use {
 } tg_use;
 
 enum {
-    TG_STEP_TRAINING =
-        1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
-    TG_STEP_CONFIGS = 2, /* reads features of whole configs */
-    TG_STEP_SELECTS = 4, /* the nodes that it keeps or makes are those that later steps are fitted to */
-    TG_STEP_CHANGES = 8, /* likewise the features that it makes; it learns nothing itself */
-    TG_STEP_CUTS = 16,   /* what it says is carried out on the graph that is prepared */
+    TG_STEP_TRAINING = 1, /* belongs to training only, and is carried out where the runtimes are */
+    TG_STEP_CONFIGS = 2,  /* reads features of whole configs */
+    TG_STEP_SELECTS = 4,  /* the nodes that it keeps or makes are those that later steps are fitted to */
+    TG_STEP_CHANGES = 8,  /* likewise the features that it makes; it learns nothing itself */
+    TG_STEP_CUTS = 16,    /* is carried out on the prepared graph */
     TG_STEP_FURTHER =
         32 /* reads the further columns of features/further.h, which all graphs must have then */
 };

@@ -13,7 +13,7 @@ typedef struct tg_py_workspace {
 } tg_py_workspace;
 
 /* What threads do with a model at the moment; guarded by the GIL. A child made by fork while passes run has none of
-   them: `process` tells. */
+   them, as `process` shows. */
 typedef struct tg_py_model {
     PyObject_HEAD tg_model *model;
     pid_t process;

@@ -1,4 +1,4 @@
-/* Sums of losses from Python, for every entry that takes them. */
+/* Sums of losses from Python, for all functions that take them. */
 #ifndef TG_PY_RANK_H
 #define TG_PY_RANK_H
 

@@ -1,4 +1,4 @@
-/* The Python type _core.Forest: trees that can be scored with; and the tables that some are learnt from. */
+/* The Python type _core.Forest: trees that score; and the tables that some are trained on. */
 #ifndef TG_PY_TREES_H
 #define TG_PY_TREES_H
 

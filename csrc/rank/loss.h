@@ -1,6 +1,6 @@
-/* Losses: value and gradient with respect to the scores in one pass. A loss says everything about itself in one
-   tg_loss; checks, weighted sums, lists and threads are loss_run.c's, and no loss is named outside its own file
-   and the table, rank/loss_table.h. */
+/* Losses: value and gradient with respect to the scores in one pass. One tg_loss describes a loss
+   completely. loss_run.c does checks, weighted sums, lists and threads. No loss is named outside its own file and
+   the table, rank/loss_table.h. */
 #ifndef TG_LOSS_H
 #define TG_LOSS_H
 

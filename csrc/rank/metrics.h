@@ -1,5 +1,5 @@
 /* Metrics of one ranking: scores (smaller = predicted faster) against measured runtimes. All are O(n log n).
-   Scores that are NaN are an error; infinite ones have a place in the order and are not. */
+   Scores that are NaN are an error; infinite ones are ordered like others. */
 #ifndef TG_METRICS_H
 #define TG_METRICS_H
 

@@ -1,4 +1,4 @@
-/* What losses over pairs share. A pair is a slower and a faster entry of a list; equal ones make none. */
+/* Shared by losses over pairs. A pair is a slower and a faster entry of a list; equal ones make none. */
 #ifndef TG_PAIRS_H
 #define TG_PAIRS_H
 

@@ -1,4 +1,4 @@
-/* What repeated measurements of equal configs show of the machine that made them. */
+/* Noise, modes and shifts of a machine, from its repeated measurements of equal configs. */
 #ifndef TG_REPEATS_H
 #define TG_REPEATS_H
 

@@ -1,4 +1,4 @@
-/* What stands in the metadata of a ranker's file, and what should. */
+/* Errors about the metadata of a ranker's file. */
 #ifndef TG_DESCRIBED_H
 #define TG_DESCRIBED_H
 

@@ -36,7 +36,7 @@ typedef struct tg_scoring {
     int precision;                               /* a tg_precision */
     struct tg_workspace *workspace;              /* where passes run, or NULL */
     struct tg_cancel *cancel;                    /* asked within passes, or NULL */
-    int (*done)(void *context, int64_t configs); /* told after every pass, or NULL; not 0: stop */
+    int (*done)(void *context, int64_t configs); /* called after every pass, or NULL; not 0: stop */
     void *context;
 } tg_scoring;
 

@@ -1,4 +1,4 @@
-/* The measurements of a graph's configs, and what losses and metrics compare of them. */
+/* The measurements of a graph's configs, and the numbers that losses and metrics compare. */
 #ifndef TG_MEASURED_H
 #define TG_MEASURED_H
 

@@ -1,4 +1,4 @@
-/* Boosted trees: read from the text that LightGBM writes of a model, checked so that no text can lead out of them, and
+/* Boosted trees: read from the text that LightGBM writes of a model, checked so that no text leads outside of them, and
    summed over rows of numbers. Sums are added in the order of the trees, in double: they have LightGBM's bits. */
 #ifndef TG_FOREST_H
 #define TG_FOREST_H

@@ -1,5 +1,5 @@
-/* Rows of numbers about layouts, one per config, that mean the same in every graph: what preprocess.layout_table
-   describes. */
+/* Rows of numbers about layouts, one per config, with the same meaning in every graph: see
+   preprocess.layout_table. */
 #ifndef TG_LAYOUTTABLE_H
 #define TG_LAYOUTTABLE_H
 

@@ -1,5 +1,5 @@
-/* The row of numbers per config that trees learn from: what is the same for all configs of a graph, then the config's own
-   columns, then its digits, node by node. */
+/* The row of numbers per config that trees learn from: the columns that all configs of a graph share, then the config's
+   own columns, then its digits, node by node. */
 #ifndef TG_TABLE_H
 #define TG_TABLE_H
 

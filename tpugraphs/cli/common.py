@@ -163,7 +163,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
 
 
 def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Split:
-    """Graphs named on the command line; collections without a split mean `split`.
+    """Open the graphs named on the command line; collections without a split mean `split`.
 
     Raises
     ------

@@ -20,7 +20,7 @@ __all__ = ["EvaluateOptions", "evaluate", "measured_runtimes"]
 
 
 class EvaluateOptions(TypedDict, total=False):
-    """Arguments of :func:`evaluate` by keyword, but `configs`."""
+    """Keyword arguments of :func:`evaluate`, except `configs`."""
 
     official: bool
     name: str
@@ -167,4 +167,4 @@ def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once
         return score(graph, configs)
     distinct, inverse = np.unique(configs, return_inverse=True)
     given = np.asarray(score(graph, distinct))
-    return given[inverse] if given.shape == distinct.shape else given  # which the row refuses
+    return given[inverse] if given.shape == distinct.shape else given  # the row refuses other shapes

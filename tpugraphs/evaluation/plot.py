@@ -28,7 +28,7 @@ __all__ = ["compared", "gains", "history", "kept", "learning_curve", "ranks", "r
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
-_MARKS = "osD^v"  # with the colours: shapes tell scorers apart without them
+_MARKS = "osD^v"  # markers, so that scorers differ without colours, too
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
 _DASHED: dict[str, Any] = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
@@ -39,7 +39,7 @@ _DOTS = 400  # up to this many configurations are drawn one by one
 
 
 class Curves(Protocol):
-    """What is drawn of a :class:`tpugraphs.training.History`."""
+    """The part of a :class:`tpugraphs.training.History` that is drawn."""
 
     @property
     def loss(self) -> Sequence[float]: ...
@@ -385,12 +385,12 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """Return a name for Matplotlib, which would read what is between two dollars as a formula."""
+    """Escape a name for Matplotlib, which would read text between two dollars as a formula."""
     return printable(name, "").replace("$", r"\$")
 
 
 def _short(name: str, most: int) -> str:
-    """Return a name that has room: of a longer one beginning and end, in which names of graphs differ."""
+    """Shorten a long name to its beginning and end, in which names of graphs differ."""
     end = most // 2
     return _plain(name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}")
 

@@ -195,7 +195,7 @@ class Report:
     coverage : Coverage, optional
         What a report by the published protocol covers; see `evaluate`.
     known : sequence of str
-        Names of graphs that the scorer had learnt from.
+        Names of graphs that the scorer was trained on.
     """
 
     rows: Sequence[Row]
@@ -338,7 +338,7 @@ class Report:
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-        """Yield title, heads and cells of every table; what is the same in all lines goes to the title."""
+        """Yield title, heads and cells of every table; values that are equal in all lines go to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
             groups = [group for group in self.groups if group.tile == tile]
@@ -351,7 +351,7 @@ class Report:
             yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
 
     def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
-        """Return the cells of a group; the interval stands behind the first metric."""
+        """Return the cells of a group; the interval follows the first metric."""
         line = {"collection": group.collection, "scorer": group.scorer}
         if group.graphs > 1:
             line["graphs"] = str(group.graphs)
@@ -368,7 +368,7 @@ class Report:
         return line
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
-        """Say what the columns mean, one sentence each."""
+        """Return what the columns mean, one sentence each."""
         names = self._names(only)
         notes = [] if self.coverage is None else self.coverage.notes()
         if self.known:

@@ -18,14 +18,14 @@ Scores = NDArray[np.float32] | NDArray[np.float64]
 
 
 class PredictOptions(TypedDict, total=False):
-    """Arguments of :meth:`tpugraphs.ranker.ScorerBase.predict` by keyword, but `tta`."""
+    """Keyword arguments of :meth:`tpugraphs.ranker.ScorerBase.predict`, except `tta`."""
 
     precision: str | None
     verbose: bool | None
 
 
 class ChooseOptions(PredictOptions, total=False):
-    """Arguments of :meth:`tpugraphs.ranker.ScorerBase.predict` by keyword."""
+    """Keyword arguments of :meth:`tpugraphs.ranker.ScorerBase.predict`."""
 
     tta: int
 

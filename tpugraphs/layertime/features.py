@@ -49,7 +49,7 @@ def roofline_ms(table: LayerTable) -> Floats:
 
 
 def _bounds(table: LayerTable, work: Work) -> tuple[Floats, Floats]:
-    """Milliseconds of the operations, and of the bytes."""
+    """Return the milliseconds of the operations, and of the bytes."""
     return (
         work.flops / table.per_device("peak_gflops") * 1e-6,
         work.moved / table.per_device("bandwidth_gbps") * 1e-6,

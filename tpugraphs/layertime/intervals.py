@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 LEVELS = np.linspace(0, 1, 101)
 """Levels of the quantiles that errors are kept at."""
 FAR = math.log(2)
-"""Excess of the log size or log operations at which errors are mostly those of an unseen device."""
+"""Scale of the excess, a log size or log operations, over which a device turns into an unseen one."""
 _GROWTH = 2.0  # of errors, per e-fold beyond the training range
 _MOST_LOG = 100.0  # bound of log(measured / predicted)
 HELD_OUT = 0.1

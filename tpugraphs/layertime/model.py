@@ -319,7 +319,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
-        self = copy(self)  # of one fit, whatever another thread does
+        self = copy(self)  # a snapshot: another thread may fit
         layers, space = self._read(table, device, timed=False)
         found: Floats = np.exp(self._log_ms(layers, space))
         return found
@@ -353,7 +353,7 @@ class LayerTimeModel:
         DataError
             As `read_table`; the model predicts no finite time.
         """
-        self = copy(self)  # of one fit, whatever another thread does
+        self = copy(self)  # a snapshot: another thread may fit
         check_share("level", level)
         layers, space = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]

@@ -59,7 +59,7 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     Raises
     ------
     ConfigError
-        No such models.
+        Unknown name.
     DataError
         The files of the package are missing.
 

@@ -33,13 +33,13 @@ def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple
         A wrong share, or a device of a single layer.
     """
     check_share("share", share)
-    rng, held = np.random.default_rng(seed), np.zeros(len(table), bool)
+    rng, held_out = np.random.default_rng(seed), np.zeros(len(table), bool)
     for name, rows in table.by_device():
         own = rng.permutation(np.flatnonzero(rows))
         if own.size < 2:
             raise ConfigError(f"device {name!r}: expected at least two layers to divide, got {own.size}")
-        held[own[: min(own.size - 1, max(1, round(share * own.size)))]] = True
-    return table.take(~held), table.take(held)
+        held_out[own[: min(own.size - 1, max(1, round(share * own.size)))]] = True
+    return table.take(~held_out), table.take(held_out)
 
 
 def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTable]]:

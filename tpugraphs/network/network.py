@@ -60,7 +60,7 @@ class Network:
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
-        self.learnt_from: frozenset[str] = frozenset()  # as `training.trainset.known_as` calls graphs
+        self.learnt_from: frozenset[str] = frozenset()  # digests by `training.trainset.known_as`
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
@@ -74,7 +74,7 @@ class Network:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """Steps of the model. Where they follow from the graphs, they are known after the fit."""
+        """Steps of the model. If they depend on the graphs, they are known after the fit."""
         if self._steps is None:
             if not self.known:
                 raise Error("the model follows from the graphs: call fit (or tg.load_ranker) first")
@@ -159,7 +159,7 @@ class Network:
 
     @property
     def reads_times(self) -> bool:
-        """Whether a loss is a function of the user's own, which is given runtimes."""
+        """Whether a loss is a user's function, which takes runtimes."""
         return "times" in self._reads
 
     @property
@@ -187,7 +187,7 @@ class Network:
     def scores(
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,) of configs; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         tta = check_whole("tta", tta, 0, 10_000)
         precision = check_precision(self.precision if precision is None else precision, SCORING)
         check_kind(graph, self.kind)
@@ -216,7 +216,7 @@ class Network:
         precision: str | None = None,
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
-        """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
+        """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
         done = None if progress is None else progress.update
         return self.model.score_prepared(
             prepared, rows, int(self.fields.chunk), precision or self.precision, done
@@ -235,7 +235,7 @@ class Network:
         return metadata, {**self.parameters, **self.pipeline.tensors()}
 
     def _extra(self) -> dict[str, str]:
-        """Name in a file the function that makes further features; ConfigError unless it is registered."""
+        """Return the entry that names the function of further features; ConfigError if not registered."""
         function = self.pipeline.extra
         name = None if function is None else name_of_extra(function)
         if function is not None and name is None:
@@ -289,12 +289,12 @@ class Network:
 
 
 def _new_caches() -> tuple[_core.Store, _core.Store]:
-    """Return stores that hold what was put there last."""
+    """Return two empty stores, each for the graph that is put there last."""
     return _core.Store(nbytes=0), _core.Store(nbytes=0)
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
-    """Return the schema that stands in the metadata of a file, or raise CheckpointError."""
+    """Return the schema in the metadata of a file, or raise CheckpointError."""
     try:
         return Schema.from_dict(metadata["schema"])
     except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:

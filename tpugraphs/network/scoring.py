@@ -1,4 +1,4 @@
-"""What is scored and how: configs that are given as such, precisions."""
+"""Arguments of scoring: configs given as arrays, and precisions."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def check_precision(precision: object, allowed: tuple[str, ...]) -> str:
 
 
 def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
-    """Check configs that are given as such, and not as rows of the graph.
+    """Check configs that are given as arrays, and not as rows of the graph.
 
     Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
-    features (n, 24). Where a graph has both, so must they: ``(features, digits)``.
+    features (n, 24). If a graph has both, so must they: ``(features, digits)``.
 
     Parameters
     ----------
     graph : Graph
-        Whose kind of configs is expected.
+        The graph whose kind of configs is expected.
     configs : array, pair of arrays, or rows
         What a caller gave.
 
@@ -104,7 +104,7 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
 
 
 def _is_pair(given: Sequence[Any]) -> bool:
-    """Whether these are not row numbers."""
+    """Return whether these are a pair of arrays, not row numbers."""
     return len(given) == 2 and not np.isscalar(given[0])
 
 

@@ -50,8 +50,8 @@ def summary(network: Network) -> str:
     -------
     str
         For every step its op, its inputs, the shape of its result, its parameters, and how many milliseconds
-        it took in the last pass, where the core ran one. A step without a time of its own runs as part of
-        the step that reads it.
+        it took in the last pass, if the core ran one. A step without a time runs as part of the step that
+        reads it.
     """
     lines = [f"preprocessing: {', '.join(map(_described, network.pipeline.steps)) or 'none'}"]
     lines.append("losses: " + ", ".join(_loss(term["loss"]) for term in network.loss))

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
 
 _GUIDE = "docs/weights-from-outside.md shows how"
-# Of wrappers: DataParallel, Lightning, torch.compile; and of a checkpoint of TensorFlow, with a suffix.
+# Of names in DataParallel, Lightning, torch.compile, and in TensorFlow checkpoints, which have a suffix, too.
 _PREFIXES, _SUFFIX = ("module.", "model.", "_orig_mod.", "net.", "model/"), "/.ATTRIBUTES/VARIABLE_VALUE"
 _KERNEL = "/kernel"  # of Keras, which has inputs first
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _SHOWN = 8
-_USUAL = "first-layout"  # what weights without a mark are taken for
+_USUAL = "first-layout"  # recipe of weights without a mark
 
-# Another spelling of the tile model, in which the columns of the head are in the order of ours.
+# Other names of the tile model, used where the head's columns are in our order.
 _OTHER_TILE = {"dense_cfg.": "config_mlp.", "dense.": "head."}
 
 
 def published_name(recipe: Recipe, name: str) -> str:
-    """Name that parameter `name` of a recipe has in the published PyTorch model.
+    """Return the name of a recipe's parameter `name` in the published PyTorch model.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
 
 
 def _misfits(recipe: Recipe, weights: Mapping[str, NDArray[np.float32]]) -> int:
-    """Count the parameters of a recipe as published that have another shape in the weights."""
+    """Count the published parameters of a recipe that have another shape in the weights."""
     fields = recipe.fields("full", recipe.published_fields)
     sizes = recipe.pipeline(fields).sizes
     planned = _core.plan_parameters(
@@ -85,7 +85,7 @@ def _own_name(name: str, rename: Mapping[str, str]) -> str:
 
 
 def _begun(name: str, beginnings: Mapping[str, str]) -> str:
-    """Put another beginning before a name."""
+    """Replace the beginning of a name."""
     start = next((start for start in beginnings if name.startswith(start)), None)
     return name if start is None else beginnings[start] + name.removeprefix(start)
 
@@ -105,15 +105,15 @@ def _read(path: str) -> Mapping[str, Any]:
 def read_weights(
     source: str | os.PathLike[str] | Mapping[str, Any], rename: Mapping[str, str] | None = None
 ) -> tuple[dict[str, NDArray[np.float32]], str | None]:
-    """Weights by published name, float32, and the file they are from.
+    """Return weights by published name, float32, and the file they are from.
 
     Parameters
     ----------
     source : path, or mapping of str to array
-        A .safetensors file, or arrays: anything NumPy makes a float array of. What wrappers put before the
-        names (``module.``, ``model.``, ``_orig_mod.``, ``net.``) is dropped.
+        A .safetensors file, or arrays: anything NumPy makes a float array of. Prefixes of wrappers
+        (``module.``, ``model.``, ``_orig_mod.``, ``net.``) are dropped from the names.
     rename : mapping of str to str, optional
-        Beginnings of names, without such prefixes -> what to put in their place.
+        Beginnings of names, without such prefixes -> their replacements.
 
     Raises
     ------
@@ -171,9 +171,9 @@ def _listed(what: str, names: list[str]) -> str:
 def take_weights(
     network: Network, weights: Mapping[str, NDArray[np.float32]], path: str | None, preset: str
 ) -> None:
-    """Copy published weights into a network, rows and columns in the order of ours.
+    """Copy published weights into a network, with rows and columns in its order.
 
-    Of the first place's tile model there are two spellings, and the names tell which order a file has.
+    The first place's tile model was published with two sets of names, which show the order of a file.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def take_weights(
 
 
 def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Rows and columns of a published array in our order; as it is if it has not as many."""
+    """Return a published array with rows and columns in our order; unchanged if it has other sizes."""
     for axis, name in enumerate(("rows", "columns")):
         if name in order:
             if axis >= array.ndim or array.shape[axis] != len(order[name]):
@@ -217,7 +217,7 @@ def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np
 
 
 def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
-    """Scaler of given constants.
+    """Return the scaler of given constants.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
     Raises
     ------
     ConfigError
-        They are not that.
+        `constants` is anything else.
     """
     try:
         mean, std = (np.asarray(part, np.float64) for part in constants)

@@ -1,4 +1,4 @@
-"""Blocks of configs that are hardly distinguished from their neighbours, which some leave out of training."""
+"""Blocks of configs whose runtimes resemble their neighbours': some solutions do not train on them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LEAST = 1e-3  # added to the range of the runtimes, so that a constant can be s
 
 
 def block_divergence(runtimes: NDArray[np.float64], size: int = 100, window: int = 5) -> NDArray[np.float64]:
-    """Return how unlike neighbouring blocks of runtimes are.
+    """Return the divergence of neighbouring blocks of runtimes.
 
-    The runtimes of a file are scaled to 0..1 and cut into blocks of `size`; what is left over is not looked
-    at. Each block's are divided by their sum. The divergence of Kullback and Leibler then compares block b
-    with block b - 1, position by position. It is averaged over `window` neighbouring comparisons, at the ends
-    over those there are. It is near 0 where runtimes repeat themselves or hardly vary.
+    The runtimes of a file are scaled to 0..1 and cut into blocks of `size`; a shorter last block is ignored.
+    Each block is divided by its sum. The Kullback-Leibler divergence then compares block b with block b - 1,
+    position by position. It is averaged over `window` neighbouring comparisons, fewer at the ends. It is near
+    0 where runtimes repeat or hardly vary.
 
     Parameters
     ----------
@@ -59,11 +59,12 @@ def block_divergence(runtimes: NDArray[np.float64], size: int = 100, window: int
 def filter_blocks(
     graph: GraphT, threshold: float = 0.3, *, size: int = 100, window: int = 5, least: float = 0.1
 ) -> GraphT | None:
-    """Leave out blocks of consecutive configs whose runtimes are too like those of the blocks around them.
+    """Leave out blocks of consecutive configs whose runtimes are too like those of neighbouring blocks.
 
     A filter of training graphs (second place of the Kaggle competition, which took a threshold of 0.3 for the
     random searches and 3.0 for the default ones). A block stays if `block_divergence` is at least `threshold`
-    on both sides of it. Configs behind the last whole block go. Configs that failed do not count, and go.
+    on both sides of it. Configs after the last whole block are left
+    out. Failed configs do not count, and are left out, too.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a graph must be for a recipe to rank its configs, or to learn from them."""
+"""Checks that a recipe can rank the configs of a graph, or learn from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 
 def of_kind(graph: Graph, kind: str) -> bool:
-    """Return whether a graph is of that kind, whatever is in it."""
+    """Return whether a graph is of that kind; its content is not checked."""
     same = kind in ("graph", graph.kind)
     return same or (graph.kind == "graph" and kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT))
 

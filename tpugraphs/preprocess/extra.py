@@ -1,4 +1,4 @@
-"""Further features that a function of the user's own makes, where a recipe names one."""
+"""Further features from a user's function, if a recipe names one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Columns = Sequence[Mapping[str, str]]  # name and kind, as the step has them
 
 
 def with_made(graph: Graph, function: Function) -> Graph:
-    """Return a graph of any schema with the features that the function makes of it."""
+    """Return a graph of any schema with the features that the function makes."""
     made = _made(graph, function)
     return with_extra(graph, **made)
 
@@ -28,7 +28,7 @@ def with_made(graph: Graph, function: Function) -> Graph:
 def of_nodes(
     graph: Graph, function: Function, expected: Columns | None
 ) -> tuple[Columns, NDArray[np.float32]]:
-    """Return what the function makes of a layout or tile graph: columns, and their values (N, X).
+    """Return the features that the function makes of a layout or tile graph: columns, and values (N, X).
 
     Raises DataError unless these are the `expected` columns; None: not known yet.
     """

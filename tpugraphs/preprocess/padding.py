@@ -20,9 +20,9 @@ COLUMNS = (*range(31, 37), *range(95, 99), *range(101, 105))
 
 
 def padding_of(graph: Graph) -> int:
-    """Return -1 or 0: with which number the lists of a graph are padded.
+    """Return the number that pads the lists of a graph, -1 or 0.
 
-    No list is as long as its columns in every node of a graph, so -1 anywhere says how it was made.
+    Every graph has a node whose list is shorter than its columns, so a single -1 shows the padding.
 
     Parameters
     ----------

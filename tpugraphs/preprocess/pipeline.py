@@ -33,7 +33,7 @@ __all__ = ["Configs", "Pipeline", "Sizes"]
 #: Configs as the core takes them: digits (C, K, D) and features (C, T), or None.
 Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]
 Extra = tuple[Columns, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
-SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+SCHEMA = 1  # version of the 140 node features and 18 digits; ranker files of another version cannot be used
 _NO_NODES = np.zeros(0, np.int64)
 
 
@@ -68,7 +68,7 @@ class Sizes:
 
 
 class Pipeline:
-    """The preprocessing of a recipe, with what it has learnt.
+    """The preprocessing of a recipe, with its fitted state.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ class Pipeline:
         Schema of the graphs; its ``check(graph)`` refuses graphs that do not fit.
     make : callable, optional
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
-        of the first graph that `fit` sees; of graphs of any schema, `steps` is empty until then.
+        of the first graph that `fit` sees; for graphs of any schema, `steps` is empty until then.
     extra : callable, optional
-        ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`; of layout and
-        tile graphs those of nodes, which come behind all others.
+        ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`; for layout and
+        tile graphs only features of nodes, which come after all others.
     """
 
     def __init__(
@@ -98,23 +98,23 @@ class Pipeline:
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
         self._core = self._program()
-        self._kept = _core.Store()  # what pruning kept of graphs, by their edges
+        self._kept = _core.Store()  # pruned parts of graphs, by their edges
 
     def _program(self) -> _core.Prepare:
-        """Make the steps, nothing learnt yet; published graphs have all the same node features."""
+        """Make the steps, not fitted yet; all published graphs have the same node features."""
         known = self.schema is None and self.kind in ("layout", "tile")
         return _core.Prepare(self.steps, _core.SCHEMA["node_features"] if known else 0)
 
     @property
     def known(self) -> bool:
-        """Whether all steps are known; else some follow from the first graph that `fit` sees."""
+        """Whether all steps are known; otherwise some depend on the first graph that `fit` sees."""
         if self.kind == "graph":
             return self.schema is not None
         return self.extra is None or self._option(STEP, "node") is not None
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes of prepared graphs. If some steps follow from graphs, they are known after the fit."""
+        """Sizes of prepared graphs. If some steps depend on graphs, they are known after the fit."""
         columns = {name: max(0, int(count)) for name, count in self._core.columns.items() if name != "layout"}
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
@@ -145,7 +145,7 @@ class Pipeline:
         Parameters
         ----------
         other : Pipeline
-            What is compared.
+            The pipeline to compare with.
 
         Returns
         -------
@@ -164,14 +164,14 @@ class Pipeline:
     def require_padding(self, value: int) -> None:
         """Prepare graphs as for a model that was trained on lists padded with `value` (-1 or 0).
 
-        With 0 the layout columns stay as they are; with -1 they are padded past the rank of a node. Graphs
-        whose other lists are padded otherwise are refused. Published tile graphs have 0 in them, so -1
-        refuses no tile graph.
+        With 0, the layout columns stay as they are; with -1, they are padded past the rank of a node. Graphs
+        whose other lists have another padding are refused, except tile graphs with -1, since published ones
+        are padded with 0.
 
         Parameters
         ----------
         value : {-1, 0}
-            What lists were padded with in training.
+            Padding of the lists in training.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class Pipeline:
         return self
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Add the features that a function of the user's makes: to the graph, or apart from it."""
+        """Return a graph with the features of the user's function, or the graph and these features."""
         if self.extra is None:
             return graph, None
         if self.kind == "graph":
@@ -234,7 +234,7 @@ class Pipeline:
         return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
-        """Make the steps that follow from the first graph."""
+        """Make the steps that depend on the first graph."""
         if self._make is not None:
             self.schema = graph.schema if self.kind == "graph" else None
             self.steps = self._make(graph.schema)
@@ -257,7 +257,7 @@ class Pipeline:
         )
 
     def _widen(self, graph: Graph) -> None:
-        """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
+        """Widen an inferred schema to cover `graph`, if they can be joined; `Schema.check` reports if not."""
         assert self.schema is not None
         if not self.schema.inferred or self.schema is graph.schema:
             return
@@ -304,14 +304,14 @@ class Pipeline:
         )
 
     def apply_measured(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> _core.Prepared:
-        """Prepare a graph whose runtimes are learnt from, with equal configs merged.
+        """Prepare a graph to train on, with equal configs merged.
 
         Parameters
         ----------
         graph : Graph
             Of the kind and schema of the fit.
         weights : (C,) float32, optional
-            Of its configs; those of weight 0 are left out, as are those that failed.
+            Weights of its configs; those of weight 0 are left out, as are those that failed.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class Pipeline:
         )
 
     def _checked(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Return a graph that fits, and further features; see `_extended`."""
+        """Check a graph, and return it with further features; see `_extended`."""
         graph, extra = self._extended(graph)
         if self.schema is not None:
             self.schema.check(graph)
@@ -357,7 +357,7 @@ class Pipeline:
         configs: bool = True,
         **measured: Any,
     ) -> _core.Prepared:
-        """Prepare a graph with these digits of its configs, and what was `measured` of them."""
+        """Prepare a graph with these digits of its configs, and their measurements."""
         core = self._core.apply(
             *self._stored(graph, extra),
             digits=digits.stored() if isinstance(digits, Digits) else digits,
@@ -367,10 +367,10 @@ class Pipeline:
             name=_name(graph),
         )
         mapped = digits if isinstance(digits, Digits) and digits.mapped else None
-        held = 0 if digits is None or mapped is not None else digits.nbytes
+        used = 0 if digits is None or mapped is not None else digits.nbytes
         segments = self._option("segments", "nodes") or 0
         name = str(graph.name)
-        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=held)
+        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=used)
 
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
@@ -378,7 +378,7 @@ class Pipeline:
         rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         features = getattr(graph, "config_feat", None) is not None
         if keep != "none" and stored is not None and stored.in_file and not features:
-            digits, first, inverse = stored.read_distinct()  # the equal ones never exist
+            digits, first, inverse = stored.read_distinct()  # without a copy of equal ones
             rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
             rows, runtimes, normalizers = pruning.distinct(graph, keep)
@@ -406,7 +406,7 @@ class Pipeline:
         Raises
         ------
         DataError
-            Features are made by a function from a graph; digits that the schema has no room for.
+            Features are made by a function of a graph; digits are outside the schema.
         """
         digits, features = configs
         given = 0 if features is None else features.shape[1]
@@ -456,11 +456,11 @@ class Pipeline:
         path : path
             The file, for messages.
         steps : list of dict
-            What the file says.
+            Steps in the file.
         tensors : mapping of str to array
             Arrays of the file.
         like : Pipeline
-            One of the kind and sizes that are expected.
+            A pipeline of the expected kind and sizes.
 
         Returns
         -------
@@ -500,7 +500,7 @@ class Pipeline:
 
 
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
-    """Leave out configs of weight 0; the weights of the others, None if all are 1."""
+    """Leave out configs of weight 0; return the weights of the others, too, None if all are 1."""
     rows = np.flatnonzero(weights)
     check_weighted(str(graph.name), len(rows))
     if len(rows) < len(weights):
@@ -509,7 +509,7 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
 
 
 def _digits(graph: Graph) -> Digits | None:
-    """Configs of a graph as digits per node, None if they are features only."""
+    """Return the configs of a graph as digits per node, None if they are features only."""
     features = getattr(graph, "config_feat", None) is not None
     return None if features and graph._digits.shape[2] == 0 else graph._digits
 

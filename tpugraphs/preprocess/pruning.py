@@ -57,13 +57,13 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Unpack[Pru
         ``"shortest-path"``: a shortest undirected path from the last node to each configurable one; of
         several the one that comes from the smallest node. Configurable nodes that no path reaches stay,
         without an edge (ninth place).
-        ``"meta"``: the configurable nodes in the order of ``node_config_ids``. An edge (u, v) for u and v if
-        the output of v gets to u past no other configurable node.
-        ``"merge"``: configurable nodes and their neighbours stay. Every part of the rest that hangs together
+        ``"meta"``: the configurable nodes in the order of ``node_config_ids``. There is an edge (u, v) if the
+        output of v reaches u without passing another configurable node.
+        ``"merge"``: configurable nodes and their neighbours stay. Every connected component of the others
         becomes one node, since nothing in it can be configured. These nodes and the neighbours come first,
         then the configurable nodes in the order of ``node_config_ids``. Every edge occurs once, ordered by
         its consumer. With ``neighbours="dummies"`` instead of ``"kept"``, neighbours lose opcode and
-        features, too (third place: the text says the one, the code does the other).
+        features, too (third place: its text describes one, its code does the other).
     **options
         Options of the method.
 
@@ -178,8 +178,8 @@ def fix_padding(graph: GraphT) -> GraphT:
 
     With 0 as padding, "no such dimension" and "dimension 0" look the same. The rank follows from the shape
     (columns 21-26; see `tpugraphs.kernels.layout_digits`). Columns 31-36 (``dimensions``), 95-98 and 101-104
-    (spatial dimensions of convolutions) have the same flaw but nothing in the file tells how long these lists
-    are: they are left as they are.
+    (spatial dimensions of convolutions) have the same flaw, but files do not say how long these lists are:
+    they are left as they are.
 
     Parameters
     ----------

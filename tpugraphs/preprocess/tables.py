@@ -1,4 +1,4 @@
-"""Tables of numbers about layouts, one row per config, for learners that know no graphs."""
+"""Tables of numbers about layouts, one row per config, for learners that do not take graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def layout_table_names(bins: int = 32, occurrence: bool = False) -> list[str]:
     Parameters
     ----------
     bins, occurrence
-        As there.
+        As in `layout_table`.
 
     Returns
     -------
@@ -43,10 +43,10 @@ def layout_table_names(bins: int = 32, occurrence: bool = False) -> list[str]:
 def layout_table(
     graph: Graph, rows: NDArray[np.int64], bins: int = 32, occurrence: bool = False
 ) -> NDArray[np.float32]:
-    """Return numbers about the layouts of some configs (n, F) that mean the same in every graph.
+    """Return numbers about the layouts of some configs (n, F), with the same meaning in every graph.
 
-    The features of the eleventh place of the Kaggle competition, as far as its write-up describes them. What
-    it leaves open is decided here:
+    The features of the eleventh place of the Kaggle competition, as far as its write-up describes them.
+    Details that it leaves open are chosen here:
 
     - How often each type of configurable node occurs, `bins` columns for each opcode. A type is the shape of
       a node with its config (of a convolution also the numbers of its dimensions), by a hash modulo `bins`.
@@ -59,7 +59,7 @@ def layout_table(
     - Padding of the outputs, if the minor dimension is padded to 128 and the next to 8: ln(1 + x) of the
       elements that are added, and their share of all.
     - With `occurrence`: the share of the graph's configs in which a node has its layouts, over the
-      configurable nodes. Where a search made the configs, what it often tried is fast.
+      configurable nodes. If a search made the configs, the layouts that it often tried are fast.
 
     A layout that a config leaves to the compiler counts as that in the node features.
 

@@ -131,7 +131,7 @@ def _id_problem(row_id: str) -> str | None:
 
 
 def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None) -> str | None:
-    """Say what is wrong with a ranking of a graph of `count` configs (None: not known)."""
+    """Return what is wrong with a ranking of a graph of `count` configs (None: not known)."""
     n = len(ranking)
     if n == 0:
         return "no indices"
@@ -203,7 +203,7 @@ def _split(raw: bytes, first: bool) -> tuple[str, str, str | None]:
 
 
 def _indices_problem(listed: str) -> str:
-    """Say why a text is not a list of indices."""
+    """Return why a text is not a list of indices."""
     for mark in ", \t|:":
         if mark in listed.strip():
             return f"indices must be joined by ';', found {mark!r}"

@@ -33,7 +33,7 @@ def adapt(
 
 
 def _way_back(network: Network, anchor: float, only: Sequence[str] | None) -> NDArray[np.float32]:
-    """Return the part (P,) of the way that each weight moves back after a step; with 1 it does not change."""
+    """Return the share (P,) of its way that each weight moves back after a step; 1 leaves it unchanged."""
     if only is None:
         return np.full(network.num_parameters, anchor, np.float32)
     patterns = [only] if isinstance(only, str) else list(only)

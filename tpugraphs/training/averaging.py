@@ -41,15 +41,15 @@ class Average:
         self.value: NDArray[np.float64] | None = None
 
     def begun(self, step: int) -> bool:
-        """Whether there is an average after this many steps."""
+        """Return whether there is an average after this many steps."""
         return step >= {"none": np.inf, "ema": 1, "swa": self._first}[self._kind]
 
     def _share(self, step: int) -> float:
-        """Share of the weights after this step in the average of those up to it."""
+        """Return the share of the weights after this step in the average of those up to it."""
         if self._kind == "ema":
             return max(1 - self._decay, 9 / (10 + step))
-        number, rest = divmod(step - self._first, self._every)
-        return 0.0 if rest else 1 / (number + 1)
+        number, remainder = divmod(step - self._first, self._every)
+        return 0.0 if remainder else 1 / (number + 1)
 
     def add(self, step: int, params: NDArray[np.float32]) -> None:
         """Take the weights (P,) after a step into the average, if that is one of its steps."""

@@ -30,13 +30,13 @@ __all__ = ["Callback", "EarlyStopping", "History", "RunningFit", "pass_on_interr
 def pass_on_interrupt(fitted: object) -> None:
     """Raise KeyboardInterrupt if Ctrl-C ended a fit that is one part of a larger work.
 
-    A fit alone keeps what it has learnt and returns. Work of several fits must not go to the next one, nor
-    take the one that was cut short for a whole one.
+    An interrupted fit keeps its weights and returns. Work of several fits must end there: it must not start
+    the next fit, nor take the interrupted one for a complete one.
 
     Parameters
     ----------
     fitted : object
-        What was fitted; anything without a `History` as ``history_`` tells of no interrupt.
+        The fitted object; without a `History` as ``history_`` it counts as not interrupted.
 
     Raises
     ------
@@ -111,12 +111,12 @@ class History:
         return sum(self.best_step is not None and step > self.best_step for step in self.valid_steps)
 
     def evaluated(self, step: int, metric: float) -> bool:
-        """Note an evaluation.
+        """Record an evaluation.
 
         Parameters
         ----------
         step : int
-            After which it was.
+            The step it came after.
         metric : float
             Greater is better.
 
@@ -211,11 +211,11 @@ class Callback:
     def scale_and_shift(
         self, fit: Fit, graph: str, rows: NDArray[np.int64]
     ) -> tuple[ArrayLike, ArrayLike] | None:
-        """Before the gradients of a slate: the losses see ``scale * scores + shift``; None: the scores.
+        """Run before the gradients of a slate: losses see ``scale * scores + shift``, or the scores if None.
 
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first
-        callback that returns a pair decides. Of a graph in segments, the scores are what the step knows of
-        their sum.
+        callback that returns a pair decides. For a graph in segments, the scores are the part of
+        their sum that the step knows.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class RunningFit:
     Parameters
     ----------
     callbacks : sequence of Callback
-        Whom `tell` calls.
+        Those that `tell` calls.
 
     Attributes
     ----------
@@ -324,7 +324,7 @@ class RunningFit:
         self._log(event, *args)
 
     def _log(self, event: str, *args: Any) -> None:
-        """Tell the log what callbacks are told."""
+        """Log an event of the callbacks."""
         if not log.isEnabledFor(logging.DEBUG if event == "on_step" else logging.INFO):
             return
         who = f"fit of {getattr(self.ranker, 'recipe', '?')}, seed {getattr(self.ranker, 'seed', '?')}"

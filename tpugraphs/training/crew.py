@@ -20,11 +20,11 @@ _POLL = 0.05  # seconds between looks at the workers
 
 
 class Crew:
-    """Workers that take turns with the fits, one step at a time, always of the fit that is behind.
+    """Workers that take turns with the fits, one step at a time, always of the fit that is furthest behind.
 
     A worker is a thread that calls the core, so several steps run at the same time, each with its share of
-    the core's threads: that needs less waiting for one another than all threads on one step. The models share
-    their working memory, so there is as much of it as there are workers.
+    the core's threads: these wait for one another less than all threads do on one step. The models share
+    their working memory: there is one for each worker.
     """
 
     def __init__(self, fits: Sequence[Fit], workers: int | None) -> None:
@@ -49,13 +49,13 @@ class Crew:
             try:
                 while not interrupts.pressed and wait(jobs, _POLL).not_done:
                     self._show(bar)
-            except KeyboardInterrupt:  # of somebody else's handler
+            except KeyboardInterrupt:  # of another handler of the signal
                 if interrupts.pressed:
                     raise
             finally:
                 while wait(jobs, _POLL).not_done:
                     self.stop.pressed = True
-                    for fit in self.fits:  # only passes that run now end: so ask again
+                    for fit in self.fits:  # this ends only passes that run now: ask again
                         fit.model.cancel()
             self._show(bar)
         for job in jobs:
@@ -68,7 +68,7 @@ class Crew:
         bar.show(sum(fit.step for fit in self.fits), values)
 
     def _take(self, number: int) -> tuple[Fit, int] | None:
-        """Fit and number of threads of the next step; None if there is nothing more to do for a worker."""
+        """Return fit and number of threads of the next step; None if no work is left for a worker."""
         with self.lock:
             if self.stop.pressed or not self.waiting:  # the others do what is left
                 self.live -= 1

@@ -62,7 +62,7 @@ _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has
 
 
 class Networked(Protocol):
-    """What has a network, such as a :class:`tpugraphs.Ranker`."""
+    """An object with a network, such as a :class:`tpugraphs.Ranker`."""
 
     @property
     def network(self) -> Network:
@@ -72,7 +72,7 @@ class Networked(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """Arguments of a fit by keyword: names, types and defaults of what :meth:`tpugraphs.Ranker.fit` takes.
+    """Keyword arguments of a fit: names, types and defaults of those of :meth:`tpugraphs.Ranker.fit`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class FitOptions:
     init, freeze, learning_rate, groups
         See there.
     ranker : Scorer
-        Whose fit it is, for callbacks. No argument of `fit`: the ranker adds itself.
+        The ranker that is fitted, for callbacks. Not an argument of `fit`: the ranker adds itself.
     """
 
     y: Any = None
@@ -100,7 +100,7 @@ class FitOptions:
 
     @functools.cached_property
     def tuning(self) -> Tuning:
-        """Parameters that stay as they are or have a rate of their own."""
+        """Parameters that stay unchanged or have another learning rate."""
         return Tuning(self.freeze, self.groups)
 
 
@@ -138,7 +138,7 @@ class Fit(RunningFit):
     data : TrainingSet
         Prepared graphs.
     folder : str or None
-        Of checkpoints.
+        Folder of checkpoints.
     how : FitOptions
         Arguments of `fit`.
 
@@ -180,7 +180,7 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
 
     def _visits(self) -> Visits:
-        # where no graph has anything to learn from, the first visit says why
+        # if no graph can be trained on, the first visit says why
         how, counts, key = self.fields.graph_sampling, np.array(self.data.counts), (self.seed, Stream.ORDER)
         if how == "sqrt-configs" and any(counts):
             each = self.fields.slates * self.fields.accumulate
@@ -189,8 +189,8 @@ class Fit(RunningFit):
             return WeightedVisits(np.maximum(counts // self.fields.configs, counts > 0), key)
         return EvenVisits(len(self.data.graphs), key)
 
-    def _began_with(self, how: FitOptions) -> dict[str, str]:
-        """Digests of the weights that were given and of the function that makes further features."""
+    def _given(self, how: FitOptions) -> dict[str, str]:
+        """Return the name of the function of further features and the digest of given weights, if any."""
         extra = self.network.pipeline.extra
         found = {} if extra is None else {"extra": function_name(extra)}
         if how.init is None:
@@ -199,14 +199,14 @@ class Fit(RunningFit):
             "init": hashlib.blake2b(how.init.network.model.params.tobytes(), digest_size=16).hexdigest()
         }
 
-    def _model(self) -> str:
-        """Digest of what a recipe's name and fields do not tell, of those of one's own: steps and losses."""
+    def _model_digest(self) -> str:
+        """Return a hash of steps, losses and groups, which a custom recipe's name and fields do not fix."""
         network = self.network
-        told = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
-        return hashlib.blake2b(json.dumps(plain_value(told)).encode(), digest_size=8).hexdigest()
+        parts = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
+        return hashlib.blake2b(json.dumps(plain_value(parts)).encode(), digest_size=8).hexdigest()
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
-        """Return what a checkpoint must agree with before a fit resumes from it."""
+        """Return the entries that a checkpoint must match before a fit resumes from it."""
         return {
             "recipe": self.network.recipe.name,
             "seed": self.seed,
@@ -214,8 +214,8 @@ class Fit(RunningFit):
             **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
             **self.data.hashes,
-            **self._began_with(how),
-            "model": self._model(),
+            **self._given(how),
+            "model": self._model_digest(),
             **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
@@ -341,7 +341,7 @@ class Fit(RunningFit):
         )
 
     def _next_slates(self) -> tuple[list[tuple[_core.Prepared, NDArray[np.int64]]], list[Drawn], str]:
-        """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""
+        """Return graphs and rows of the next pass, what is trained of each, and the graphs' names."""
         chosen, drawn = [], []
         for _ in range(self.fields.slates):
             index, prepared, rows = self._next_slate()
@@ -349,8 +349,8 @@ class Fit(RunningFit):
             drawn.append(self.segments.draw(index, self.visit, prepared, rows))
         return chosen, drawn, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
 
-    def _moved(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
-        """Scale and shift of the scores of a slate by the first callback that has some."""
+    def _scale_and_shift(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
+        """Return scale and shift of the scores of a slate, from the first callback that returns them."""
         given = (callback.scale_and_shift(self, graph, rows) for callback in self.callbacks)
         pair = next((pair for pair in given if pair is not None), None)
         if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
@@ -369,7 +369,7 @@ class Fit(RunningFit):
                     raise KeyboardInterrupt
                 chosen, drawn, names = self._next_slates()
                 moved = [
-                    one.moved(self._moved(prepared.name, rows))
+                    one.moved(self._scale_and_shift(prepared.name, rows))
                     for one, (prepared, rows) in zip(drawn, chosen, strict=True)
                 ]
                 add = functools.partial(
@@ -428,7 +428,7 @@ class Fit(RunningFit):
         self.tell("on_evaluate", value)
 
     def _evaluate(self, interrupts: Interrupts) -> float:
-        """Mean metric of the current parameters over the validation graphs."""
+        """Return the mean metric of the current parameters over the validation graphs."""
         began = time.monotonic()
         try:
             interrupts.armed = True
@@ -468,7 +468,7 @@ class Fit(RunningFit):
         some = min(_SOME, len(loss) // 2)
         if some == 0:
             return
-        with np.errstate(over="ignore"):  # a checkpoint may say anything
+        with np.errstate(over="ignore"):  # a checkpoint may hold any numbers
             first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
         if 0 < first < last / _FAR:
             warnings.warn(
@@ -487,7 +487,7 @@ class Fit(RunningFit):
         )
 
     def _shown(self) -> dict[str, float]:
-        """Values next to the progress bar."""
+        """Return the values next to the progress bar."""
         shown = {"loss": float(np.mean(self.history.loss[-50:]))}
         if self.history.best_metric is not None:
             shown |= {self.network.metric: self.history.valid_metric[-1], "best": self.history.best_metric}
@@ -607,8 +607,8 @@ class Fit(RunningFit):
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
         defaults = {f"field {field.name}": field.default for field in fields(self.fields)}
         mine = self.identity
-        younger = mine.keys() & defaults.keys() - theirs.keys()  # fields that are younger than the checkpoint
-        theirs = {**theirs, **{key: defaults[key] for key in younger}}
+        newer = mine.keys() & defaults.keys() - theirs.keys()  # fields that are newer than the checkpoint
+        theirs = {**theirs, **{key: defaults[key] for key in newer}}
         differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         if differ:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]

@@ -54,12 +54,12 @@ class LiveCurve(Callback):
         Steps from one update to the next, in addition to every evaluation; by default a 40th of the fit for
         pictures.
     ax : matplotlib.axes.Axes, optional
-        Draw here instead, with Matplotlib, for example into a window of your own. The axes are cleared. Once
+        Draw here instead, with Matplotlib, for example into your own window. The axes are cleared. Once
         their window is closed, or they are removed from their figure, the fit continues with lines of text.
     name : str
         Shown before the lines and above the pictures, for example ``"seed 3"``.
     file : text file, optional
-        Where lines go; standard error by default, above a bar of progress.
+        Where lines go; standard error by default, above a progress bar.
 
     Raises
     ------
@@ -101,13 +101,13 @@ class LiveCurve(Callback):
         self._shown: tuple[int, int] = (-1, -1)
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Begin a picture of its own for every fit."""
+        """Begin a new picture for every fit."""
         self._handle, self._shown = None, (-1, -1)
         if self.ax is not None and (figure := self.ax.get_figure()) is not None:
             figure.canvas.mpl_connect("close_event", self._closed)
 
     def _closed(self, event: object) -> None:
-        self.ax = None  # a window that is gone would end the fit when it is drawn again
+        self.ax = None  # drawing into a closed window would end the fit
 
     def on_step(self, fit: Fit) -> None:
         """Update if it is time to."""

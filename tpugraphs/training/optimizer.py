@@ -93,7 +93,7 @@ class Optimizer:
             One for each of `chosen`: the losses see ``scale * scores + shift``. A number, or one per config,
             (n,). Where the scores are those of one segment of a graph, `shift` is what the others add.
         segments : sequence of int or None, optional
-            Which segment each of the slates is of; None: of the whole graph.
+            Segment of each slate; None: the whole graph.
         """
         segments = [None] * len(chosen) if segments is None else segments
         slates = [(*one, segment) for one, segment in zip(chosen, segments, strict=True)]
@@ -136,13 +136,13 @@ class Optimizer:
         taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
-        for begin, end in self._frozen:  # they have no part in the norm that clips the others
+        for begin, end in self._frozen:  # they do not count in the norm that clips the others
             self.trainer.grads[begin:end] = 0
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
 def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
-    """One number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
+    """Return one number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
     try:
         return np.broadcast_to(np.asarray(value, np.float32), (n,))
     except (TypeError, ValueError):
@@ -175,7 +175,7 @@ def parameter_groups(
     Raises
     ------
     RecipeError
-        A pattern that decides about no parameter, or an unknown entry of a group.
+        A pattern that applies to no parameter, or an unknown entry of a group.
     """
     for pattern in patterns:
         if "match" not in pattern or not pattern.keys() <= _KEYS:

@@ -81,7 +81,7 @@ class OwnLoss:
 
 
 def _float(value: Any) -> float:
-    """As a float; a whole number beyond all floats becomes infinite."""
+    """Return a value as a float; a whole number beyond all floats becomes infinite."""
     try:
         return float(value)
     except OverflowError:

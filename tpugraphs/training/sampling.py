@@ -34,10 +34,10 @@ class Visits(Protocol):
     period: int
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
 
     def rows(self, index: int, before: int, count: int, most: int, key: Key) -> NDArray[np.int64]:
-        """Configs of a visit: at most `most` of the graph's `count`, each once per walk over all of them."""
+        """Return configs of a visit: at most `most` of the graph's `count`, each once per walk over all."""
         return kernels.sample_epoch(count, min(most, count), (*key, index), before)
 
 
@@ -49,14 +49,14 @@ class EvenVisits(Visits):
         self.key = key
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
         return int(kernels.sample_epoch(self.count, 1, self.key, visit)[0]), visit // self.count
 
 
 class WeightedVisits(Visits):
     """Graphs in proportion to weights, in random order. An epoch has as many visits as there are graphs.
 
-    In every epoch a graph comes as often as its share says, rounded down or up (systematic sampling with a
+    In every epoch a graph comes its share of times, rounded down or up (systematic sampling with a
     random start; Madow 1949). Over the epochs its share is exact to within one visit.
 
     Parameters
@@ -71,7 +71,7 @@ class WeightedVisits(Visits):
         given = np.array(list(weights), np.float64)
         self.count, self.epoch, self.key = given.size, given.size, key
         ends = np.cumsum(given) / given.sum() * given.size
-        ends[np.flatnonzero(given)[-1] :] = given.size  # whatever was rounded
+        ends[np.flatnonzero(given)[-1] :] = given.size  # despite rounding
         self._ends = np.concatenate([[0.0], ends])
         self.period = math.ceil(given.sum() / given[given > 0].min())
         self._epoch, self._before = -1, np.zeros(given.size, np.int64)
@@ -99,7 +99,7 @@ class WeightedVisits(Visits):
         self._order, self._times = order, self._before[order] + ranks
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and how often it was visited before."""
+        """Return the graph of a visit, and how often it was visited before."""
         epoch, place = divmod(visit, self.count)
         if epoch != self._epoch:
             self._go_to(epoch)
@@ -109,9 +109,9 @@ class WeightedVisits(Visits):
 class OversampledVisits(Visits):
     """Visit graphs by the root of their number of configs, and draw configs, as the fifth place did.
 
-    Of a graph of c configs an epoch has ``floor(sqrt(c * c_max))`` draws: its configs, each about equally
-    often, in random order. They are cut into slates, the last of which is filled from the first. The slates
-    of all graphs come in random order; those that would not fill the last step of an epoch are left out.
+    An epoch draws ``floor(sqrt(c * c_max))`` configs from a graph of c: each about equally often, in random
+    order. They are cut into slates, the last of which is filled from the first. The slates of all graphs come
+    in random order; those that would not fill the last step of an epoch are left out.
 
     Parameters
     ----------
@@ -135,14 +135,14 @@ class OversampledVisits(Visits):
         self.epoch = self.period = self.count // each * each or self.count
 
     def at(self, visit: int) -> tuple[int, int]:
-        """Graph of a visit, and which of all its slates."""
+        """Return the graph of a visit, and which of its slates."""
         epoch, place = divmod(visit, self.epoch)
         slate = int(kernels.sample_epoch(self.count, 1, (*self.key, 0), epoch * self.count + place)[0])
         index = int(np.searchsorted(self._ends, slate, side="right"))
         return index, int(epoch * self.slates[index] + slate - (self._ends[index] - self.slates[index]))
 
     def rows(self, index: int, slate: int, count: int, *_: object) -> NDArray[np.int64]:
-        """Configs of a slate, of `count` that the graph has; some may come twice."""
+        """Return the configs of a slate, of `count` that the graph has; some may come twice."""
         draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
         places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
         return _core.sample_steps(draws, (*self.key, 1, index), places) % count
@@ -184,7 +184,7 @@ def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
 
 
 def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
-    """Draw k of `count` configs, each for itself: the second place's slates may have one twice.
+    """Draw k of `count` configs independently: the second place's slates may have one twice.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ def any_rows(count: int, k: int, key: Key) -> NDArray[np.int64]:
 def fast_rows(order: NDArray[np.int64], k: int, temperature: float, key: Key) -> NDArray[np.int64]:
     """Draw k configs, fast ones more often: the official baseline draws its slates like this.
 
-    One after the other is drawn from those left, in proportion to ``exp((1 - place / C) / temperature)``,
-    where place 0 is the fastest. That is a Gumbel top-k (Kool et al. 2019), made with the exponential clocks
-    that its noise is a logarithm of: the first k to ring are drawn.
+    Configs are drawn one by one without replacement, in proportion to ``exp((1 - place / C) / temperature)``,
+    where place 0 is the fastest. This is Gumbel top-k sampling (Kool et al. 2019) by exponential clocks, of
+    which the Gumbel noise is the logarithm: the first k to ring are drawn.
 
     Parameters
     ----------

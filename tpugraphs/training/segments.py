@@ -1,17 +1,17 @@
 """Graph Segment Training: a step trains one segment of a graph, the others add the scores they had last.
 
 Cao et al., "Learning Large Graph Property Prediction via Graph Segment Training", 2023. The score of a graph
-is the sum over its P segments. A step knows one of them, i, drawn at random, by its fresh scores f_i, and the
-loss sees
+is the sum over its P segments. A step computes fresh scores f_i of one of them, i, drawn at random, and
+the loss sees
 
     eta f_i + sum of the stored scores of the segments that are represented.
 
-Another segment is represented if a coin keeps it and all configs of the slate have a stored score there; eta
-is the number of segments that are not, i among them. So P segments count in every draw, and before it none
-differs from another: each is expected to count once, and the expectation is the score of the graph, but for
-how old stored scores are. The published form has eta = 1 + (P - 1)(1 - keep), which expects that all others
-are stored, and zeros where they are not: until all configs were visited in all segments, scores are too small
-and those of different configs cannot be compared.
+Another segment is represented if a coin keeps it and all configs of the slate have a stored score in it. eta
+is the number of segments that are not represented, including i. So P segments count in every draw and, by
+symmetry, each is expected to count once: the expectation is the score of the graph, up to the age of stored
+scores. The published form has eta = 1 + (P - 1)(1 - keep), which assumes that all others are stored, and uses
+zeros where they are not. Until all configs were visited in all segments, its scores are too small, and those
+of different configs cannot be compared.
 
 Coins are tossed per slate, not per config: what a segment adds to the scores of all configs must cancel when
 two of them are compared.
@@ -102,12 +102,12 @@ class ScoreTable:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a step takes of a graph: one segment, and what the loss sees for the score of the graph.
+    """The part of a graph that a step trains: one segment, and what the loss sees as the graph's score.
 
     Attributes
     ----------
     graph : int
-        Its number.
+        Number of the graph.
     count : int
         P.
     segment : int, optional
@@ -128,7 +128,7 @@ class Drawn:
     shift: NDArray[np.float32] | float = 0.0
 
     def moved(self, given: Moved | None = None) -> Moved | None:
-        """Scale and shift of the scores of the segment; `given`: further ones of the score of the graph."""
+        """Return scale and shift of the segment's scores; `given`: a further pair, of the graph's score."""
         if self.segment is None or given is None:
             return given if self.segment is None else (self.scale, self.shift)
         scale, shift = (
@@ -141,14 +141,14 @@ class Drawn:
 class Segments:
     """The segments that the steps of a fit train, and the scores of the others.
 
-    A graph in one segment is trained as a whole, with the bits of a fit that does not know of segments.
+    A graph in one segment is trained as a whole, with the same bits as without segments.
 
     Parameters
     ----------
     keep : float
         Chance that the stored scores of another segment count. With 0 none are stored.
     seed : int
-        Of the segments that are drawn.
+        Seed of the segments that are drawn.
     """
 
     def __init__(self, keep: float, seed: int) -> None:
@@ -184,10 +184,10 @@ class Segments:
             return
         self.tables.setdefault(drawn.graph, ScoreTable(drawn.count)).put(drawn.rows, drawn.segment, scores)
 
-    # Checkpoints: what was stored cannot be computed again, since the weights of then are gone
+    # Checkpoints: stored scores cannot be computed again, since the weights have changed
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Everything stored, as tensors of a checkpoint; none if nothing is."""
+        """Return everything stored, as tensors of a checkpoint; none if nothing is."""
         if not self.tables:
             return {}
         of = [(graph, table, table.configs) for graph, table in sorted(self.tables.items())]

@@ -54,7 +54,7 @@ class Rule:
         Raises
         ------
         ConfigError
-            There is no such rule.
+            Unknown rule.
         """
         if select in ("all", ONE_STANDARD_ERROR):
             return cls(str(select))

@@ -25,7 +25,7 @@ from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
-_VALID_LEAST = 50  # configs of a validation graph: fewer tell little
+_VALID_LEAST = 50  # configs of a validation graph: with fewer, its metric is too noisy
 
 
 class GraphSequence(Protocol):
@@ -40,7 +40,7 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
     if hasattr(graphs, "config_runtime"):
         return [graphs]
     if hasattr(graphs, "iloc"):
-        graphs = list(graphs)  # a pandas Series counts by its labels
+        graphs = list(graphs)  # a pandas Series is indexed by its labels
     check_graphs(what, graphs)
     if not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
         graphs = list(graphs)
@@ -51,7 +51,7 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
 
 
 def no_graphs(valid: Any) -> bool:
-    """Whether `valid` of a fit names no graphs."""
+    """Return whether `valid` of a fit names no graphs."""
     return valid is None or (isinstance(valid, (list, tuple)) and not valid)
 
 
@@ -102,7 +102,7 @@ def as_weights(train: Any, graphs: GraphSequence, given: Any) -> list[Any] | Non
 
 
 def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
-    """Weights (C,) of the configs of one graph; DataError unless they are numbers >= 0, one per config."""
+    """Return weights (C,) of a graph's configs; DataError unless they are numbers >= 0, one per config."""
     if given is None:
         return None
 
@@ -137,9 +137,9 @@ _HASHED: dict[str, tuple[str, ...]] = {
 
 
 def known_as(graph: Graph) -> str:
-    """Return a digest that tells a measured graph from others: of its name, size and runtimes."""
-    told = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
-    h = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16)
+    """Return a digest that identifies a measured graph: of its name, size and runtimes."""
+    identity = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
+    h = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16)
     h.update(np.ascontiguousarray(graph.config_runtime).data)
     return h.hexdigest()
 
@@ -188,33 +188,33 @@ def hold_out(
         raise ConfigError(
             "valid: a share of the configs can be held out of graphs in memory only; give graphs"
         )
-    kept: list[Any] = []
-    held: list[Any] = []
+    train_graphs: list[Any] = []
+    valid_graphs: list[Any] = []
     for i in range(len(graphs)):
         graph = graphs[i]
         check_graph("train", graph, kind)
         try:
             check_measured(graph, kind)
-            part, rest = split_configs(graph, (share, 1 - share), seed)
+            valid_rows, train_rows = split_configs(graph, (share, 1 - share), seed)
         except DataError:
-            if not held and i + 1 == len(graphs):
+            if not valid_graphs and i + 1 == len(graphs):
                 raise
-            kept.append(graph)  # if nothing can be learnt from it, it is left out there
+            train_graphs.append(graph)  # left out of the fit if it cannot be trained on
             continue
         if weights is not None and weights[i] is not None:
-            weights[i] = graph_weights(graph, weights[i])[rest]  # type: ignore[index]
-        kept.append(graph.select(rest))
-        held.append(graph.select(part))
-    return kept, held
+            weights[i] = graph_weights(graph, weights[i])[train_rows]  # type: ignore[index]
+        train_graphs.append(graph.select(train_rows))
+        valid_graphs.append(graph.select(valid_rows))
+    return train_graphs, valid_graphs
 
 
 def _whole(graphs: GraphSequence) -> bool:
-    """Whether fingerprints include configs: not for a lazy collection, which would have to read them."""
+    """Return whether fingerprints include configs: not for a lazy collection, which would read them all."""
     return isinstance(graphs, (list, tuple))
 
 
 class TrainingSet:
-    """GraphSequence and the preprocessing fitted to them. Fits of one recipe with several seeds may share it.
+    """Training graphs and their preprocessing. Fits of one recipe with several seeds may share them.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class TrainingSet:
     valid_configs : int
         Configs to validate on in all.
     seed : int
-        Of the split, if `valid` is a share.
+        Seed of the split, if `valid` is a share.
     hashed : bool
         Whether fingerprints are needed.
     fitted : bool
@@ -240,7 +240,7 @@ class TrainingSet:
     valid : list of (_core.Prepared, rows)
     skipped : dict
     known : set of str
-        What `known_as` calls the graphs that are learnt from.
+        Digests by `known_as` of the training graphs.
     hashes : dict of str to str
         Digests of the graphs to train and to validate on.
     """
@@ -334,7 +334,7 @@ class TrainingSet:
         return _digest(hashes)
 
     def _weigh(self, i: int, graph: Graph, hashes: list[str]) -> None:
-        """Look at the weights of graph `i`, which count with its fingerprint."""
+        """Check the weights of graph `i`, and add them to its fingerprint."""
         weights = graph_weights(graph, self.weights[i]) if self.weights else None
         if weights is None:
             return

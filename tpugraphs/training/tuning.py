@@ -1,4 +1,4 @@
-"""Fine-tuning: which parameters a fit leaves as they are, and which it trains at a rate of their own."""
+"""Fine-tuning: parameters that a fit leaves unchanged, or trains at another learning rate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tuning:
         Raises
         ------
         ConfigError
-            A pattern that decides about no parameter, or no parameter is left to train.
+            A pattern that applies to no parameter, or no parameter is left to train.
         """
         ranges, used = [], set()
         for name, begin, shape in layout:

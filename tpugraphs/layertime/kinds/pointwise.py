@@ -135,7 +135,7 @@ def _pooling_jax(jax: Any, layer: Layer) -> InJax:
 
 
 def _embedding(c: Columns) -> Work:
-    """Rows gathered by number; training writes a gradient as large as the table and updates all of it."""
+    """Return the work of gathering rows; training writes a gradient of the whole table and updates it all."""
     batch, length, rows, cols = numbers(c, "batch", "length", "dim_input", "dim_output")
     taken = batch * length * cols
     none = np.zeros_like(batch)
@@ -143,7 +143,7 @@ def _embedding(c: Columns) -> Work:
 
 
 def _table(c: Columns) -> Floats:
-    """Bytes of the table that rows are taken from."""
+    """Return the bytes of the table that rows are taken from."""
     rows, cols = numbers(c, "dim_input", "dim_output")
     return BYTES * rows * cols
 

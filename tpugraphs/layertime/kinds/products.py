@@ -59,7 +59,7 @@ def _bmm(c: Columns) -> Work:
 
 
 def _attention(c: Columns) -> Work:
-    """Products of queries and keys, and of their softmax and values."""
+    """Return the work of products of queries and keys, and of their softmax and values."""
     batch, heads, queries, keys, width = numbers(c, "batch", "heads", "queries", "keys", "head_size")
     count = batch * heads
     read = count * width * (queries + 2 * keys)
@@ -67,13 +67,13 @@ def _attention(c: Columns) -> Work:
 
 
 def _scores(c: Columns) -> Floats:
-    """Bytes of every query's weights of all keys."""
+    """Return the bytes of every query's weights of all keys."""
     batch, heads, queries, keys = numbers(c, "batch", "heads", "queries", "keys")
     return BYTES * batch * heads * queries * keys
 
 
 def _lstm(c: Columns) -> Work:
-    """All steps read the weights of the four gates."""
+    """Return the work of an LSTM: all steps read the weights of the four gates."""
     batch, length, cin, hidden = numbers(c, "batch", "length", "dim_input", "dim_hidden")
     depth = cin + hidden
     return product(c, batch, 4 * hidden, depth, length, batch * length * cin, 4 * hidden * depth)

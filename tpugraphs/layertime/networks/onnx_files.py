@@ -54,7 +54,7 @@ def layers_of_onnx(
     Parameters
     ----------
     source : path or onnx.ModelProto
-        Weights in files of their own are not read.
+        Weights in external files are not read.
     sizes : dict of str to int, optional
         Sizes that the model leaves open, by name. The first of each input, the batch, is 1 by default.
 

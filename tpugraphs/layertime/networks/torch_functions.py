@@ -65,7 +65,7 @@ def _matmul(c: Call) -> None:
 
 
 def _multi_head(c: Call) -> None:
-    """Projections as `torch.nn.functional.multi_head_attention_forward` packs them: (length, N, numbers)."""
+    """Read projections as in `torch.nn.functional.multi_head_attention_forward`: (length, N, numbers)."""
     query, key, value, width, heads = c.args[:5]
     batch = query.shape[1] if query.dim() == 3 else 1
     source, target, size = query.shape[0], key.shape[0], width // heads
