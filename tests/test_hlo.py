@@ -169,7 +169,7 @@ def test_padding_is_chosen_and_recorded(tmp_path):
     assert {padding: padding_of(g) for padding, g in graphs.items()} == {0: 0, -1: -1}
     graphs[-1].save(tmp_path / "y.npz")
     assert padding_of(tg.load(tmp_path / "y.npz")) == -1
-    with pytest.raises(tg.ConfigError, match="padding: expected 0 or -1, found 1"):
+    with pytest.raises(tg.ConfigError, match="padding: expected one of 0, -1, got 1"):
         read(tmp_path, raw, padding=1)
     with pytest.raises(tg.ConfigError, match=r"padding: expected a \.pb file"):
         tg.load(tmp_path / "y.npz", padding=-1)

@@ -338,7 +338,7 @@ def test_adapt_keeps_to_the_anchor(graph, ranker):
     [
         ({"steps": 0}, "steps: expected a whole number of at least 1, got 0"),
         ({"steps": 2.5}, "steps: .*2.5"),
-        ({"anchor": 1.1}, "anchor: expected a number in 0..1, got 1.1"),
+        ({"anchor": 1.1}, "anchor: expected a number from 0 to 1, got 1.1"),
         ({"anchor": float("nan")}, "anchor: .*nan"),
         ({"anchor": "1"}, "anchor: .*'1'"),
         ({"only": ["haed*"]}, "only: .*head.*got .'haed"),

@@ -171,7 +171,7 @@ def test_constants_are_given_or_fitted():
         ({"scaler": (mean[:-1], std)}, "mean: expected 134"),
         ({"scaler": (mean, -std)}, "std: expected 134 finite numbers >= 0"),
         ({"scaler": (mean * np.nan, std)}, "mean: expected 134"),
-        ({"scaler": (mean, std), "node_padding": 1}, "node_padding: expected -1 or 0"),
+        ({"scaler": (mean, std), "node_padding": 1}, "node_padding: expected one of -1, 0"),
     ):
         with pytest.raises(tg.ConfigError, match=word):
             tg.Ranker.from_torch(given, **wrong, **SIZES)

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack, overload
 
@@ -22,6 +21,7 @@ from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, SPLITS, collection_of
 from tpugraphs.system import markup
+from tpugraphs.system.arguments import is_number
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
@@ -166,8 +166,7 @@ def _limit(max_bytes: Any) -> int:
     """Return `max_bytes` as the core takes it."""
     if max_bytes is None:
         return DEFAULT_MAX_BYTES
-    is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
-    if not is_number or not max_bytes >= 0:
+    if not is_number(max_bytes, 0):
         raise ConfigError(f"max_bytes: expected a number of bytes, 0 or more, found {max_bytes!r}")
     return int(min(max_bytes, 2**63 - 1))
 

@@ -25,8 +25,9 @@ from tpugraphs.data.columns import Column
 from tpugraphs.data.digits import Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, spelled
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted, plural
 
@@ -178,8 +179,7 @@ def fusions(data: Bytes, name: str = "graph", max_bytes: int = DEFAULT_MAX_BYTES
 
 
 def _check_padding(padding: Any) -> None:
-    if padding not in (0, -1) or isinstance(padding, bool):
-        raise ConfigError(f"padding: expected 0 or -1, found {padding!r}")
+    check_choice("padding", padding, (0, -1))
 
 
 def _graphs(

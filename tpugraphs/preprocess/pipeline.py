@@ -27,6 +27,7 @@ from tpugraphs.preprocess.checks import (
 )  # fmt: skip
 from tpugraphs.preprocess.extra import STEP, Columns, Function, of_nodes, with_made
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_choice
 
 __all__ = ["Configs", "Pipeline", "Sizes"]
 
@@ -178,8 +179,7 @@ class Pipeline:
         ConfigError
             Another value.
         """
-        if isinstance(value, bool) or value not in (-1, 0):
-            raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
+        check_choice("node_padding", value, (-1, 0))
         if value == 0:
             self.steps = [
                 step | {"padding": 0} if step["step"] == "layout-digits" else step for step in self.steps

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.network.network import Network
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_number, check_whole
 
 __all__ = ["adapt"]
 
@@ -22,9 +22,7 @@ def adapt(
 ) -> None:
     """Train a network further, as :meth:`tpugraphs.Ranker.adapt` describes; `step` takes one step."""
     check_whole("steps", steps, 1)
-    if isinstance(anchor, bool) or not isinstance(anchor, (int, float, np.number)) or not 0 <= anchor <= 1:
-        raise ConfigError(f"anchor: expected a number in 0..1, got {anchor!r}")
-    kept = 1 - _way_back(network, float(anchor), only)
+    kept = 1 - _way_back(network, check_number("anchor", anchor, 0, 1), only)
     weights = network.model.params
     before = weights.copy()
     for _ in range(steps):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from html import escape
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import notice
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
@@ -88,8 +88,8 @@ class LiveCurve(Callback):
         name: str = "",
         file: TextIO | None = None,
     ) -> None:
-        if every is not None and (not isinstance(every, Integral) or isinstance(every, bool) or every < 1):
-            raise ConfigError(f"every: expected a whole number of steps of at least 1, got {every!r}")
+        if every is not None:
+            check_whole("every", every, 1)
         if ax is not None and not hasattr(ax, "twinx"):
             raise ConfigError(
                 f"ax: expected axes of Matplotlib, got {type(ax).__name__}; use figure.subplots()"

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, deviations
+from tpugraphs.system.arguments import is_whole
 
 __all__ = ["ONE_STANDARD_ERROR", "Choice", "Rule", "SeedMetrics"]
 
@@ -60,7 +60,7 @@ class Rule:
             return cls(str(select))
         found = re.fullmatch(r"best-(\d{1,9})", select) if isinstance(select, str) else None
         most = int(found[1]) if found else select
-        if isinstance(most, Integral) and not isinstance(most, bool) and int(most) >= 1:
+        if is_whole(most, 1):
             return cls(f"best-{int(most)}", int(most))
         raise ConfigError(
             f"select: expected 'all', {ONE_STANDARD_ERROR!r}, or 'best-3' for the best three, got {select!r}"

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.arguments import is_number
 
 __all__ = ["Tuning"]
 
@@ -81,7 +82,7 @@ def _checked(group: Mapping[str, Any]) -> dict[str, Any]:
             f"got {dict(group)!r:.80}"
         )
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
+        if not is_number(value, 0, 1e9):
             raise ConfigError(
                 f"groups: {name} of {group['match']!r} must be a number in 0..1e9, got {value!r}"
             )

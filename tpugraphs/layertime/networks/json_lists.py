@@ -13,6 +13,7 @@ from typing import Any
 
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.networks.layer import Layer, LayerList, places_of, window
+from tpugraphs.system.arguments import is_number
 from tpugraphs.system.files import file_name, name_of
 from tpugraphs.system.texts import parsed, read_whole
 
@@ -88,8 +89,8 @@ def _published(entry: Mapping[str, Any], number: int, side: Any, channels: Any) 
     sizes = {**{"matsize": side, "channels_in": channels}, **entry}
 
     def whole(field: str, default: Any = None) -> int:
-        value = default if sizes.get(field) is None else sizes[field]
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1 << 31:
+        value: float = default if sizes.get(field) is None else sizes[field]
+        if not is_number(value) or not 0 < value < 1 << 31:
             raise DataError(f"{where}: {field}: expected a number above 0, found {value!r:.80}")
         return math.ceil(value)  # the project keeps fractions where a stride does not divide a side
 
