@@ -33,7 +33,7 @@ class StandardScaler:
         self._m2: NDArray[np.float64] | None = None
 
     def fit(self, x: Any) -> StandardScaler:
-        """Fit afresh on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
+        """Fit anew on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class StandardScaler:
         Raises
         ------
         DataError
-            A value that is not finite, before or after.
+            A value that is not finite, before or after scaling.
         ShapeError
             Not a C-contiguous (n, F) float32 array with the F of the fit.
         """
@@ -154,7 +154,7 @@ class StandardScaler:
         Raises
         ------
         DataError
-            It is damaged.
+            The state is damaged.
         """
         try:
             count = int(np.asarray(state["count"]).reshape(()))
