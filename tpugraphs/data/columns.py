@@ -204,7 +204,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
 
 
 def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
-    """Do the same for Python objects, which must all be of the type of the first."""
+    """Return the values of Python objects, which must all have the type of the first."""
     values = objects([plain(value) for value in array.tolist()])
     first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):

@@ -102,7 +102,7 @@ def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]
 
 
 def html_table(graph: Graph) -> str:
-    """Small table for notebooks; every text is escaped."""
+    """Return a small table for notebooks; every text is escaped."""
     rows = counts(graph)
     if (summary := _summary(graph)) is not None:
         label, times = _in_words(summary, graph.schema.unit, graph.schema.maximized)

@@ -81,7 +81,7 @@ class Digits:
         return self._array is None and self._stamp is not None and self.values is None
 
     def read_distinct(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Inflate the distinct configs only: digits (U, K, 18), and what `distinct` returns.
+        """Inflate only the distinct configs: return digits (U, K, 18), and the results of `distinct`.
 
         The digits are not kept, and never all in memory at once.
         """
@@ -111,11 +111,11 @@ class Digits:
         return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
 
     def stored(self) -> Any:
-        """As `_core.Graph` takes them."""
+        """Return the digits in the form for `_core.Graph`."""
         return self.get()
 
     def source(self) -> Any:
-        """As `_core.pack_write` takes them."""
+        """Return the digits in the form for `_core.pack_write`."""
         return (self._path, self._stamp, self.shape) if self.in_file else self.get()
 
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -208,7 +208,7 @@ class CodedDigits(Digits):
         return CodedDigits(codes, self._table.copy(), self._path)
 
     def stored(self) -> Any:
-        """As `_core.Graph` takes them."""
+        """Return the digits in the form for `_core.Graph`."""
         self._intact()
         return self._codes, self._table
 

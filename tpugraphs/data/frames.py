@@ -120,7 +120,7 @@ def from_frame(
     Raises
     ------
     DataError
-        The table is ragged; a column is missing or there twice; a value is missing, not finite, of mixed
+        The table is ragged; a column is missing or duplicated; a value is missing, not finite, of mixed
         types, not of its kind, or a category that `schema` does not know; a run time is not > 0; two units; a
         problem all of whose configurations failed. The error names column, row (from 0) and problem.
     ConfigError

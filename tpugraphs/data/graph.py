@@ -548,7 +548,7 @@ class Graph:
         Returns
         -------
         graph
-            This one.
+            The instance itself.
 
         Raises
         ------

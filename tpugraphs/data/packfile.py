@@ -222,7 +222,7 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
 def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64]) -> None:
     """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
     saved, digits = dict(graph._saved()), None
-    if MEMBER in saved:  # a schema of its own
+    if MEMBER in saved:  # not a published schema
         saved["schema"] = saved.pop(MEMBER)
         if "valid" in saved:
             saved["valid"] = saved["valid"].view(np.uint8)

@@ -64,7 +64,7 @@ class PackReport:
     seconds: float = 0.0
 
     def fail(self, file: str, error: BaseException) -> None:
-        """Note a file that could not be packed or is damaged.
+        """Record a file that could not be packed or is damaged.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ def _pack(job: _Job) -> None:
 
 
 def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbose: bool | None) -> None:
-    """Do the jobs in threads, by the core without the GIL. Errors are noted; a full disk ends the work.
+    """Run the jobs in threads, in the core without the GIL. Errors are recorded; a full disk ends the work.
 
     Ctrl-C is for the main thread, which shows progress and stops the others when it is interrupted.
     """

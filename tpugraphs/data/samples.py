@@ -162,7 +162,7 @@ def sample(name: str, download: bool = True) -> Graph:
     ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
     112 layouts), ``tile_00`` to ``tile_14`` (fused kernels with their tile sizes).
 
-    The files (2 MB) are searched in the data folder, ``TPUGRAPHS_DATA`` or ``~/data/tpugraphs``, and its
+    The files (2 MB) are searched for in the data folder, ``TPUGRAPHS_DATA`` or ``~/data/tpugraphs``, and its
     subfolders. A missing file is downloaded from GitHub to ``samples`` in the data folder, with a notice on
     stderr; the version and the SHA-256 are fixed.
 

@@ -39,7 +39,7 @@ def matmul(
     precision: Precision = "f32",
     out: Array | None = None,
 ) -> Array:
-    """Matrix product with rows of weights, ``x @ w.T + bias``.
+    """Multiply by rows of weights: ``x @ w.T + bias``.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _per_column(slope: Array | None, columns: int) -> bool:
 
 @named("linear", flat=True)
 def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=None):
-    """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
+    """Return ``act(x @ weight.T + bias)``; with `row`, every row of x is first prefixed by that row.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=
 def embedding(
     x, index: NDArray[np.int8] | NDArray[np.uint8], weight, source="opcode", out=None, max_norm=0.0
 ):
-    """``x`` with the looked-up rows of a table appended.
+    """Append looked-up rows of a table to ``x``.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def config_linear(
     scale=1.0,
     num_nodes: int | None = None,
 ):
-    """Linear layer over ``[h[:column], 18 digits, embedded or plain, h[column:]]`` of every node and config.
+    """Apply a linear layer to ``[h[:column], 18 digits, embedded or not, h[column:]]`` per node and config.
 
     The part that depends on the graph alone is computed once, the config part by table look-ups; the result
     equals the plain product over the concatenation.
@@ -199,7 +199,7 @@ def config_linear(
 
 @named("sage", w_l="weight_l", b_l="bias_l", w_r="weight_r")
 def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
-    """GraphSAGE convolution with mean aggregation (Hamilton et al. 2017), PyG's ``SAGEConv`` defaults.
+    """Apply GraphSAGE with mean aggregation (Hamilton et al. 2017), as PyG's ``SAGEConv`` by default.
 
     ``y_i = w_l mean(x_j for senders j of i) + b_l + w_r x_i``; a node without senders has mean 0, duplicate
     edges count twice. Edge row ``(u, v)``: with "forward" v receives from u (PyG's source to target), with
@@ -225,7 +225,7 @@ def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
 
 @named("instance_norm")
 def instance_norm(x, out=None):
-    """Instance norm over the nodes, per config and channel.
+    """Apply instance norm over the nodes, per config and channel.
 
     ``(x - mean) / sqrt(var + 1e-5)`` with the biased variance, no affine.
 
@@ -328,7 +328,7 @@ def channel_attention(x, w1, b1, w2, b2, out=None):
 
 @named("mix", flat=True, x="z")
 def gelu(x, out=None):
-    """GELU, the exact one: ``x (1 + erf(x / sqrt 2)) / 2`` (Hendrycks and Gimpel, 2016).
+    """Apply the exact GELU: ``x (1 + erf(x / sqrt 2)) / 2`` (Hendrycks and Gimpel, 2016).
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ NAMED = [linear, embedding, config_linear, sage_conv, instance_norm, mix, channe
 
 
 def config_attention(x: Array, temperature: Array, out: Array | None = None) -> Array:
-    """Let the configs of a slate compare themselves: ``x * softmax_over_configs(x / temperature)``.
+    """Apply attention across the configs of a slate: ``x * softmax_over_configs(x / temperature)``.
 
     Models append this to `x` (see `mix`); here it is returned alone.
 
@@ -453,7 +453,7 @@ def mlp(
     act: Activation = "gelu",
     out: Array | None = None,
 ) -> Array:
-    """Feed-forward head: `linear` layers with `act` after each but the last.
+    """Apply a feed-forward head: `linear` layers with `act` after each but the last.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
         """
         if self._mean is None or self._m2 is None:
             columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
@@ -149,7 +149,7 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
 
         Raises
         ------

@@ -140,7 +140,7 @@ class LinearBaseline(LearntScorer):
         Returns
         -------
         LinearBaseline
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class LinearBaseline(LearntScorer):
         return self.intercept + np.concatenate([*chunks, np.empty(0)])
 
     def _features(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Centred feature columns (rows, width)."""
+        """Return centred feature columns (rows, width)."""
         column, mean, scale = (self.learnt[name] for name in ("column", "mean", "scale"))
         if "digit" in self.learnt:
             digits = _digits(graph, rows)
@@ -205,7 +205,7 @@ class LinearBaseline(LearntScorer):
 
 
 def _columns(graph: Graph, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Mean, scale and (layout) column number and value of every feature that varies."""
+    """Return mean, scale and (layout) column number and value of every feature that varies."""
     if graph.config_feat is not None:
         if graph.schema.digits:
             raise ConfigError(
@@ -232,7 +232,7 @@ def _columns(graph: Graph, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 
 
 def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Digits (rows, K * D) of these configurations."""
+    """Return the digits (rows, K * D) of these configurations."""
     return graph.digits_of(rows).reshape(rows.size, -1)
 
 

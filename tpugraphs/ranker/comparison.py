@@ -587,7 +587,7 @@ def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64
 
 
 def _spread(metric: str, one: Summary) -> str:
-    """Mean and standard deviation as a table shows them; slowdowns in per cent."""
+    """Return mean and standard deviation as shown in tables; slowdowns in per cent."""
     mean, sd = one.mean.get(metric, math.nan), one.sd.get(metric, math.nan)
     scale, digits, unit = (100, 1, " %") if metric.startswith("slowdown") else (1, 3, "")
     if math.isnan(mean):

@@ -74,7 +74,7 @@ class Convention:
         return found
 
     def _arguments(self) -> list[str]:
-        """Names of the constructor's arguments."""
+        """Return the names of the constructor's arguments."""
         if type(self).__init__ is object.__init__:
             return []
         parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]

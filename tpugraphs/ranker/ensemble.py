@@ -156,7 +156,7 @@ class Ensemble(ScorerBase):
     ----------
     rankers : sequence of Ranker or other Scorer
         Fitted, and for the same kind of graph: rankers of any recipes, each with its own preprocessing, other
-        ensembles, baselines, a class of your own (:class:`tpugraphs.ranker.ScorerBase`).
+        ensembles, baselines, your own class (:class:`tpugraphs.ranker.ScorerBase`).
     weights : sequence of float, optional
         Weight of each ranker in the mean, not negative; equal by default.
     normalize : {"none", "minmax", "rank"}

@@ -87,7 +87,7 @@ def write(path: str, scorer: Any) -> None:
 
 
 def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
-    """Read any scorer from its file: a ranker, an ensemble, a baseline, a registered class of your own.
+    """Read any scorer from its file: a ranker, an ensemble, a baseline, or your own registered class.
 
     Parameters
     ----------

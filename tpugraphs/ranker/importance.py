@@ -178,7 +178,7 @@ def permutation_importance(
         permuted among the graphs.
     node_groups : mapping of str to sequence of str, optional
         Names of columns by group. By default ``shape_dimension_0`` to ``shape_dimension_sum`` are one group,
-        and so on; columns of an inferred schema are groups of their own. Opcodes are the group ``"opcode"``.
+        and so on; each column of an inferred schema is a group. Opcodes are the group ``"opcode"``.
     repeats : int
         Permutations of every part.
     configs : int
@@ -295,7 +295,7 @@ def _features(
 
 
 def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
-    """Places of the columns of every group of node features."""
+    """Return the places of the columns of every group of node features."""
     places = {column.name: place for place, column in enumerate(schema.node)}
     groups: dict[str, list[int]] = {}
     if given is not None:

@@ -88,11 +88,11 @@ class Process(LearntScorer):
         self.schema = self.pipeline.schema
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Columns (n, T) of configs."""
+        """Return columns (n, T) of configs."""
         return np.asarray(self.pipeline.apply(graph.select(rows)).nodes.config_feat, np.float64)
 
     def _spread(self, graph: Graph, columns: Floats) -> tuple[Floats, Floats]:
-        """Mean (n,) and standard deviation (n,)."""
+        """Return mean (n,) and standard deviation (n,)."""
         mean, variance = np.empty(len(columns)), np.empty(len(columns))
         for start in range(0, len(columns), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -173,7 +173,7 @@ def _standard(learnt: Mapping[str, NDArray[Any]], table: Floats, kind: str = "")
 
 
 def _squares(x: Floats, z: Floats) -> Floats:
-    """Squared distances (n, m) of rows x (n, T) and z (m, T); rounding may make them negative."""
+    """Return squared distances (n, m) of rows x (n, T) and z (m, T); rounding may make them negative."""
     return np.asarray((x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T))
 
 
@@ -254,7 +254,7 @@ class GaussianProcess(Process):
         Returns
         -------
         GaussianProcess
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -302,7 +302,7 @@ class GaussianProcess(Process):
         self._weight = self._root.T @ (self._root @ self.learnt["y"])
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Columns (n, T) of configs, with the scores of `base` as the last one."""
+        """Return columns (n, T) of configs, with the scores of `base` as the last one."""
         made = super()._columns(graph, rows)
         if self.base is None:
             return made
@@ -341,7 +341,7 @@ def _noise(logs: Floats) -> float:
 
 
 def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
-    """Covariance (n, m) of rows x (n, T) and z (m, T), and its derivative by the squared distance."""
+    """Return the covariance (n, m) of rows x (n, T) and z (m, T), and its slope over squared distance."""
     x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
     away = np.sqrt(3 * np.maximum(_squares(x, z), 1e-12))
     decay = math.exp(logs[-2]) * np.exp(-away)
@@ -349,7 +349,7 @@ def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
-    """Gradient (P,) of the negative logarithm of the posterior."""
+    """Return the gradient (P,) of the negative log posterior."""
     covariance, by_square = _matern(x, x, logs)
     inverse = np.linalg.inv(covariance + _noise(logs) * np.eye(len(y)))
     weight = inverse @ y
@@ -393,7 +393,7 @@ class _Factors(NamedTuple):
     by_config: Floats
 
     def noisy(self, noise: float) -> Floats:
-        """Eigenvalues (P, U) of the covariance of all measurements."""
+        """Return the eigenvalues (P, U) of the covariance of all measurements."""
         return self.programs[:, None] * self.configs + noise
 
 
@@ -464,7 +464,7 @@ class MultiTaskGaussianProcess(Process):
         Returns
         -------
         MultiTaskGaussianProcess
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -537,7 +537,7 @@ class MultiTaskGaussianProcess(Process):
 
 
 def _alike(x: Floats, z: Floats) -> Floats:
-    """Squared exponential (n, m) of the distances of rows x (n, F) and z (m, F)."""
+    """Return the squared exponential (n, m) of the distances of rows x (n, F) and z (m, F)."""
     return np.asarray(np.exp(-0.5 * np.maximum(_squares(x, z), 0)))
 
 

@@ -60,7 +60,7 @@ class Ranker(ScorerBase):
     Parameters
     ----------
     recipe : str or Recipe
-        One of :func:`tpugraphs.list_recipes`, or a recipe of your own (see :mod:`tpugraphs.recipes`).
+        One of :func:`tpugraphs.list_recipes`, or your own recipe (see :mod:`tpugraphs.recipes`).
     seed : int
         Seed of everything random. The same seed gives the same bits for any number of threads.
     preset : {"cpu", "full"}
@@ -372,7 +372,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         Ranker
-            This one.
+            The instance itself.
         """
         old = self.get_params()
         if [*params] == ["loss"] and self.fitted and self._lost_loss():
@@ -523,8 +523,8 @@ class Ranker(ScorerBase):
         Returns
         -------
         Ranker
-            This one, with `history_`. After Ctrl-C ``history_.interrupted`` is set, a warning is issued, and
-            the ranker has the best parameters so far. Before the end of the first step Ctrl-C raises
+            The instance itself. After Ctrl-C ``history_.interrupted`` is set, a warning is issued, and the
+            ranker has the best parameters so far. Before the end of the first step Ctrl-C raises
             KeyboardInterrupt.
 
         Raises

@@ -109,7 +109,7 @@ class ScorerBase(Convention, ABC):
         Returns
         -------
         scorer
-            This one.
+            The instance itself.
         """
         return self
 
@@ -198,7 +198,7 @@ class ScorerBase(Convention, ABC):
         Returns
         -------
         (n,) int64
-            Positions among the configs that were asked for.
+            Positions among the given configs.
         """
         check_whole("together", together, 0)
         how: dict[str, Any] = {"tta": tta, "precision": precision, "verbose": verbose}
@@ -226,7 +226,7 @@ class ScorerBase(Convention, ABC):
         Returns
         -------
         (n,) int64
-            Positions among the configs that were asked for.
+            Positions among the given configs.
 
         Raises
         ------

@@ -279,7 +279,7 @@ class SeedRuns:
         return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, facts, *parts)
 
     def _summary(self) -> tuple[str, str]:
-        """Mean over seeds with its deviation, and its interval, in words."""
+        """Return the mean over seeds with its deviation, and its interval, in words."""
         j = self.judgement
         assert j is not None
         spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
@@ -358,7 +358,7 @@ def train_seeds(
         Folder of the states, ``seed-<seed>`` for each, and of the rule, which is written before training
         begins. The same call resumes from it exactly; another rule is refused.
     workers : int, optional
-        Number of steps taken at the same time, each in a thread of its own with its share of the core's
+        Number of steps taken at the same time, each in a separate thread with its share of the core's
         threads; by default the number of seeds or threads, whichever is less. It changes the time and the
         working memory, but no result.
 

@@ -247,7 +247,7 @@ class TreeEstimator(Estimator):
         return (int(graph.num_nodes), int(graph.num_config_nodes)) if digits else (0, 0)
 
     def _options(self) -> dict[str, Any]:
-        """Options of LightGBM."""
+        """Return the options of LightGBM."""
         f = self.fields
         return {
             "objective": f.objective, "metric": f.objective, "learning_rate": f.learning_rate,
@@ -261,7 +261,7 @@ class TreeEstimator(Estimator):
     def _some(
         self, graph: Graph, most: int, number: int, weights: NDArray[np.float32] | None = None
     ) -> NDArray[np.int64]:
-        """Rows of configs that ran, without those of weight 0, ascending: all, or a sample of `most`."""
+        """Return rows of configs that ran with a weight above 0, ascending: all, or a sample of `most`."""
         rows = np.asarray(graph.ran)
         if weights is not None:
             rows = rows[weights[rows] > 0]
@@ -461,7 +461,7 @@ class TreePairEstimator(TreeEstimator):
     def _learnt(
         self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
     ) -> Part:
-        """Random pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
+        """Draw pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
         n = times.size
         ones, others = [], []
         for k in range(self.fields.pairs):

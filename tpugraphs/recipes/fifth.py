@@ -267,7 +267,7 @@ def tile_steps(fields: FifthTile) -> Steps:
 
 
 def loss(fields: Fifth) -> Steps:
-    """Hinge over all pairs of a graph, and over all pairs of a batch."""
+    """List the hinge over all pairs of a graph, and over all pairs of a batch."""
     hinge = {"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}
     return [{**hinge, "weight": 0.5}, {**hinge, "weight": 0.5, "over": "batch"}]
 

@@ -100,7 +100,7 @@ def _embeddings(fields: FirstLayout | FirstTile) -> Steps:
 def _graph_branch(
     fields: FirstLayout | FirstTile, out: int, linear: dict[str, Any], mix: dict[str, Any]
 ) -> Steps:
-    """From the first linear layer's output z1 to h0, h1, ..."""
+    """List the steps from the first linear layer's output z1 to h0, h1, ..."""
     model = [
         step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
         step("linear", "linear2", ["x1"], "z2", **linear),

@@ -151,7 +151,7 @@ def tile_preprocessing(fields: OfficialTile) -> Steps:
 
 
 def tile_loss(fields: OfficialFields) -> Steps:
-    """ListMLE and, lightly, squared error; the weights 1 and 0.02 are normalised to sum 1."""
+    """List ListMLE and, lightly, squared error; the weights 1 and 0.02 are normalised to sum 1."""
     return [
         {"loss": "list_mle", "weight": 1 / 1.02, "temperature": fields.temperature},
         {"loss": "mse", "weight": 0.02 / 1.02},

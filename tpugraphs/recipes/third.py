@@ -158,7 +158,7 @@ def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, ac
 
 
 def _attention(name: str, x: str, out: int, keys: int) -> Steps:
-    """Linear attention without a normaliser, as published under the name of Linformer."""
+    """List linear attention without a normaliser, published under the name of Linformer."""
     return [
         step("linear", f"{name}_q", [x], out=keys),
         step("linear", f"{name}_k", [x], out=keys),
