@@ -1,4 +1,4 @@
-/* A plan bound to a batch: where everything is. Offsets and sizes are in floats. */
+/* A plan bound to a batch: the places of everything. Offsets and sizes are in floats. */
 #ifndef TG_BIND_H
 #define TG_BIND_H
 
@@ -16,14 +16,14 @@ typedef struct tg_binding {
     float *base;         /* arena; NULL while sizes are measured */
     tg_exec *execs;      /* (n_events) */
     int64_t *starts;     /* (n_buffers, B): where each slate's part of a buffer begins */
-    const tg_kernels *k; /* one table and one number of threads for the whole pass */
+    const tg_kernels *k; /* one kernel table and one number of threads for the whole pass */
     int threads;
     double work; /* operations, about */
     void *block; /* the one allocation behind the arrays above */
 } tg_binding;
 
-/* Choose a plan, gather the configs and find a place for everything in the workspace. tg_unbind frees the binding in
-   any case; checked builds look at the redzones in the configs of one that is complete. */
+/* Choose a plan, gather the configs and place everything in the workspace. tg_unbind frees the binding in any
+   case; checked builds check the redzones in the configs of a complete binding. */
 tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *workspace, const tg_pass *pass,
                   tg_error *err);
 void tg_unbind(tg_binding *bind, const tg_workspace *workspace);

@@ -1,5 +1,5 @@
-/* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits
-   are. The arrays are borrowed (py/ keeps them alive) or owned; the index structures are owned. */
+/* What a model needs of one prepared graph: scaled features, adjacency both ways, config digits. The arrays
+   are borrowed (py/ keeps them alive) or owned; the index structures are owned. */
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
@@ -31,10 +31,10 @@ typedef struct tg_graph {
     int32_t *alike;              /* (K): the first configurable node with the same features and opcode */
     int32_t *ends[2];            /* (E) each: consumer, operand */
     float *inv_degree[TG_DIRECTIONS]; /* (N) each */
-    void *owned[TG_OWNED];            /* arrays that go with the graph, NULL where they are borrowed */
+    void *owned[TG_OWNED];            /* arrays owned by the graph, NULL where borrowed */
 } tg_graph;
 
-/* Configurable nodes that stored digits have: K, unless the graph is a segment. */
+/* Number of configurable nodes in the stored digits: K, unless the graph is a segment. */
 static inline int32_t tg_all_config_nodes(const tg_graph *g) { return g->among != NULL ? g->all_K : g->K; }
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
@@ -45,8 +45,8 @@ tg_status tg_graph_build(tg_graph *graph, const int64_t *edge_index, const int64
                          tg_error *err);
 void tg_graph_free(tg_graph *graph);
 
-/* Configs (C,K,3) as numbers of `size` bytes of the entries of table (entries,6), which is checked and copied.
-   The graph's configurable nodes must be set. */
+/* Set configs (C,K,3) as numbers, of `size` bytes, of entries of `table` (entries,6), which is checked and
+   copied. The graph's configurable nodes must be set. */
 tg_status tg_graph_set_codes(tg_graph *graph, const void *data, int size, int64_t C, const int8_t *table,
                              int64_t entries, tg_error *err);
 
@@ -57,19 +57,17 @@ typedef struct tg_entry {
     int32_t C;
 } tg_entry;
 
-/* Check the rows and what they hold, and gather them: digits (C,K,D), config_feat (C,T) unless
-   it is NULL. */
+/* Check the rows and their values, and gather them: digits (C,K,D), config_feat (C,T) unless it is NULL. */
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err);
 
-/* Cells (k,c) of an entry that are equal: same digits, at nodes that are alike; or at one and the same node; or none but
-   itself. Fills unique_of (K,C), unique_at (at
-   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory or if there are more
-   cells than an int32_t counts. */
+/* Find equal cells (k,c) of an entry: the same digits at nodes that are alike, or at the same node; or no
+   cell equals another. Fills unique_of (K,C), unique_at (at most K*C) with k*C + c of the first of each kind,
+   and returns their number, or -1 without memory or with more cells than an int32_t counts. */
 typedef enum { TG_ALIKE_CELLS, TG_CELLS_OF_A_NODE, TG_NO_CELLS } tg_equal_cells;
 int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, tg_equal_cells equal, int32_t *unique_of,
                         int32_t *unique_at);
 
-/* The slate of an entry, but for the configs. */
+/* The slate of an entry, without the configs. */
 tg_slate tg_make_slate(const tg_entry *entry);
 
 #endif

@@ -11,8 +11,8 @@
 enum { TG_MAX_STEPS = 256, TG_MAX_INPUTS = 16, TG_MAX_SLOTS = TG_MAX_STEPS + TG_MAX_INPUTS };
 enum { TG_MAX_MODEL_PARAMS = 8 * TG_MAX_STEPS };
 
-/* The first slots are inputs, without a producer: those of the graph, then those that are fed per call. An input of
-   no columns cannot be read. */
+/* The first slots are inputs, without a producer: those of the graph, then those fed per call. An input
+   without columns cannot be read. */
 enum { TG_SLOT_NODE_FEAT, TG_SLOT_CONFIG_FEAT, TG_SLOT_GRAPH_FEAT, TG_GRAPH_SLOTS };
 
 typedef struct tg_slot {
@@ -44,16 +44,16 @@ typedef struct tg_param {
 typedef struct tg_model {
     uint64_t number; /* no other model of this process has it */
     int n_slots, n_inputs, n_steps, n_params;
-    int digit_cols, digit_rows; /* of the graphs; 0: they need no digits */
+    int digit_cols, digit_rows; /* of the graphs; 0: no digits needed */
     tg_slot slots[TG_MAX_SLOTS];
     tg_step steps[TG_MAX_STEPS];
     tg_param params[TG_MAX_MODEL_PARAMS];
-    unsigned flags; /* of all steps: what it needs of a graph */
+    unsigned flags; /* of all steps: what the model needs of a graph */
     int unlike;     /* cells of nodes that are alike may differ */
     int per_config; /* has slots per node and config, configurable node and config ... */
-    int per_graph;  /* rows of nodes depend on all nodes: those of a segment of a graph are others */
+    int per_graph;  /* rows of nodes depend on all nodes, so they differ for a segment of a graph */
     int scores;     /* slot of one column per config, or -1 */
-    int lean;       /* training never keeps what it can make again */
+    int lean;       /* training never keeps what it can recompute */
     int64_t P;
     float *weights; /* (P), from tg_model_draw on */
 } tg_model;
@@ -69,31 +69,32 @@ typedef struct tg_step_spec {
     tg_share_spec shared[TG_MAX_PARAMS];
 } tg_step_spec;
 
-/* Columns of what the graphs hold; 0: nothing. */
+/* Numbers of columns of the graphs' arrays; 0: none. */
 typedef struct tg_model_sizes {
     int node_features, config_features, graph_features;
     int digit_cols, digit_rows;
 } tg_model_sizes;
 
 tg_model *tg_model_new(const tg_model_sizes *sizes); /* NULL without memory */
-/* An input that is fed per call. */
+/* Add an input that is fed per call. */
 tg_status tg_model_add_input(tg_model *model, const char *name, tg_shape shape, tg_error *err);
 tg_status tg_model_add_step(tg_model *model, const tg_step_spec *spec, tg_error *err);
 /* [{"op", "name", "in": [slots], "out", "attrs": {...}, "share": {...}}, ...], the last two may be left out. */
 tg_status tg_model_add_steps(tg_model *model, const tg_json_value *list, tg_error *err);
-/* Slots that may be read by nobody; others must be. */
+/* Mark a slot that no step has to read; all other slots must be read. */
 tg_status tg_model_add_output(tg_model *model, const char *name, tg_error *err);
 /* Check that nothing but the weights is missing. */
 tg_status tg_model_finish(const tg_model *model, tg_error *err);
-/* Memory for the weights, drawn from `seed`. */
+/* Allocate the weights and draw them from `seed`. */
 tg_status tg_model_draw(tg_model *model, uint64_t seed, tg_error *err);
 void tg_model_free(tg_model *model);
 
 int tg_model_find_slot(const tg_model *model, const char *name); /* -1: none */
 
-/* A block of `vectors` vectors of P floats, zeroed, each starting `*stride` floats after the one before: on a cache line,
-   and not a multiple of a page apart, for an optimizer goes through all of them at once, and a load that agrees
-   with an earlier store in its low bits waits. NULL without memory; free with tg_aligned_free. */
+/* Allocate a block of `vectors` zeroed vectors of P floats, each starting `*stride` floats after the previous
+   one: on a cache line, but not a multiple of a page apart, because an optimizer traverses all of them at
+   once, and a load whose low address bits equal those of an earlier store waits. NULL without memory; free
+   with tg_aligned_free. */
 float *tg_model_vectors(const tg_model *model, int vectors, int64_t *stride);
 
 #endif

@@ -17,7 +17,7 @@ enum { TG_BUFFER_NONE = -1, TG_BUFFER_INPUT = -2 };
 static inline int tg_buffer_of_input(int slot) { return TG_BUFFER_INPUT - slot; }
 static inline int tg_input_of_buffer(int buffer) { return TG_BUFFER_INPUT - buffer; }
 
-/* Everything a call uses has its place in one list, from which lifetimes are derived. */
+/* Everything that a call uses is in one list, from which lifetimes are derived. */
 enum {
     TG_USE_X = 0,
     TG_USE_DX = TG_USE_X + TG_MAX_IN,
@@ -48,8 +48,8 @@ typedef struct tg_buffer {
 
 enum { TG_MAX_EVENTS = 5 * TG_MAX_STEPS, TG_MAX_BUFFERS = 12 * TG_MAX_STEPS };
 
-/* What a plan is for. Training either makes cheap outputs again for backward or, where memory does not matter, keeps
-   them. */
+/* The purpose of a plan. Training either recomputes cheap outputs for backward or, where memory does not
+   matter, keeps them. */
 typedef enum { TG_PLAN_SCORES, TG_PLAN_TRAINING, TG_PLAN_KEEPING } tg_plan_kind;
 typedef struct tg_request {
     tg_plan_kind kind;
@@ -71,9 +71,8 @@ typedef struct tg_plan {
 
 void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *request);
 
-/* Places of all buffers for given sizes (floats, n_buffers + n_events: buffers, then the workspace of each
-   event). Fills offsets (floats), returns the floats needed in all. First fit, largest first, over lifetimes.
- */
+/* Place all buffers for given sizes (floats, n_buffers + n_events: buffers, then the workspace of each
+   event). Fills offsets (floats), returns the floats needed. First fit, largest first, over lifetimes. */
 int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offsets);
 
 #endif

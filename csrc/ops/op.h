@@ -1,5 +1,5 @@
-/* What an op is: a forward and a backward over tiles of one slate, with everything they touch handed to them in
-   a tg_exec. op.c owns threads and loops; kernels own the arithmetic; the plan (model/) owns memory.
+/* An op: a forward and a backward over tiles of one slate, which get everything they touch in a tg_exec. op.c
+   owns threads and loops; kernels own the arithmetic; the plan (model/) owns memory.
 
    An op is one file that ends in a `const tg_op tg_op_<name>` and has one line in TG_OP_LIST. Everything else
    (binding, Python faces, file checks, tests, documentation) reads that structure. */
@@ -24,12 +24,12 @@ enum {
     TG_MAX_PHASES = 4,
     TG_MAX_CHUNKS = 32,
     TG_TILE = 64,        /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
-    TG_ATTR_BYTES = 128, /* of an op's own structure of attributes */
-    TG_ROOM_BYTES = 256, /* of its own structure of places in memory */
+    TG_ATTR_BYTES = 128, /* of an op's structure of attributes */
+    TG_ROOM_BYTES = 256, /* of its structure of places in memory */
 };
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
 #define TG_DIRECTION_NAMES "forward|reverse|both"
-#define TG_BELOW_ONE       0x1.fffffffffffffp-1 /* the highest chance of a dropout */
+#define TG_BELOW_ONE       0x1.fffffffffffffp-1 /* the highest dropout probability */
 
 /* ---- row spaces: name, what a row is, items of slate s, rows per item ---- */
 #define TG_SPACE_LIST(S)                                                                                     \
@@ -75,7 +75,7 @@ typedef struct tg_slate {
     const float *inv_degree[TG_DIRECTIONS]; /* (N): 1 / number of senders, 0 without */
 } tg_slate;
 
-/* ---- what an op says about itself ---- */
+/* ---- what an op declares ---- */
 
 typedef enum { TG_INIT_UNIFORM, TG_INIT_NORMAL, TG_INIT_CONSTANT } tg_init;
 typedef struct tg_param_spec {
@@ -108,8 +108,8 @@ typedef struct tg_in_spec {
     int optional;    /* those after it are, too */
 } tg_in_spec;
 
-/* What an op needs of a slate, and how it behaves: decides which graphs it can be given, and how configs are
-   cut into chunks. */
+/* What an op needs of a slate, and how it behaves. Decides which graphs it accepts, and how configs are cut
+   into chunks. */
 enum {
     TG_NEEDS_EDGES = 1 << 0,
     TG_NEEDS_DIGITS = 1 << 1,
@@ -119,12 +119,12 @@ enum {
     TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
-    /* A row depends on other nodes than those its edges lead to: the inputs have the rows of all nodes, or of all
+    /* A row depends on nodes beyond its neighbours: the inputs have the rows of all nodes, or of all
        configurable nodes. */
     TG_PER_GRAPH = 1 << 8,
 };
 
-/* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */
+/* The plan of one step: inputs and attributes are known; the op fills in the rest. */
 typedef struct tg_op_plan {
     const void *attrs;
     int n_in;
@@ -142,8 +142,8 @@ typedef struct tg_op_plan {
     int makes_stats;    /* forward writes the norm statistics of its output */
     int inplace_in;     /* the gradient of this input may be written over dy; -1: none */
     int overwrites_in0; /* the gradient of input 0 may be written over input 0 */
-    int recompute;      /* forward is cheap: make the output again for backward instead of keeping it */
-    int pulls;          /* input 0 is read tile by tile (tg_pull) and its gradient handed on so (tg_push) */
+    int recompute;      /* forward is cheap: recompute the output for backward instead of keeping it */
+    int pulls;          /* input 0 is read (tg_pull), and its gradient passed on (tg_push), tile by tile */
     int whole_nodes;    /* tiles must hold all configs of a node */
 } tg_op_plan;
 
@@ -162,14 +162,15 @@ typedef struct tg_tile {
 
 typedef struct tg_phase tg_phase;
 
-/* What a chunk knows of the rows x(.,n) of an array: the first, and sums of x - shift and of its square. */
+/* Statistics of a chunk over the rows x(.,n) of an array: the first row, and sums of x - shift and of its
+   square. */
 typedef struct tg_moments {
     float *shift, *sum, *squares; /* (n) of chunk 0, carved as TG_PARTIAL */
 } tg_moments;
 
-/* One call of an op. Arrays of rows per node and config are (N, C, cols), node-major; a slot with rows per node is one
-   with C = 1. A slot may exist only as tiles in cache: then the call that reads it holds the call that makes it
-   (`from`), and hands its gradient on to that call's backward (`into`). */
+/* One call of an op. Arrays of rows per node and config are (N, C, cols), node-major; a slot with rows per
+   node is one with C = 1. A slot may exist only as tiles in cache: then the call that reads it refers to the
+   call that makes it (`from`), and passes its gradient to that call's backward (`into`). */
 typedef struct tg_exec {
     const struct tg_op *op;
     const tg_kernels *k;
@@ -185,7 +186,7 @@ typedef struct tg_exec {
     float *dy;
     const float *dy_fix; /* (3, C, cols of out) or NULL: subtract fix[0] + fix[1] * (y - fix[2]) from dy */
     struct tg_exec *into;
-    float *dx[TG_MAX_IN]; /* NULL: not wanted, or handed to `into` */
+    float *dx[TG_MAX_IN]; /* NULL: not wanted, or passed to `into` */
     int dx_add[TG_MAX_IN];
     float *dx_fix; /* where norm leaves the fix of dx[0]; NULL: it is applied at the end */
     int dx_fix_add;
@@ -207,25 +208,26 @@ typedef struct tg_exec {
     int tile_rows;                 /* at most, in any phase */
     int phase_rows[TG_MAX_PHASES]; /* in each */
     double work;                   /* roughly, operations */
-    int threads;                   /* that scratch exists for */
+    int threads;                   /* number of threads with scratch memory */
     float *base;                   /* the memory of the call */
     int64_t floats;
-    _Alignas(16) char room[TG_ROOM_BYTES]; /* the op's own places, see tg_op.carve */
+    _Alignas(16) char room[TG_ROOM_BYTES]; /* the op's places, see tg_op.carve */
 } tg_exec;
 
 /* ---- memory of a call ----
 
-   An op's `carve` is called twice: to measure, and to fill in its own structure of places. */
+   An op's `carve` is called twice: to measure, and to fill in its structure of places. */
 typedef enum { TG_SHARED, TG_PARTIAL, TG_SCRATCH, TG_MEMORIES } tg_memory;
 typedef struct tg_carver {
     float *base[TG_MEMORIES]; /* NULL while measuring */
     int64_t at[TG_MEMORIES], stride[TG_MEMORIES];
     int copies[TG_MEMORIES];
-    double work;         /* the op adds, roughly, its operations */
-    const char *closing; /* checked builds: look at the redzones instead, for this op */
+    double work;         /* the op adds its number of operations, roughly */
+    const char *closing; /* checked builds: check the redzones instead, for this op */
 } tg_carver;
-/* A place for `floats`, on a cache line: once for the call, once for every chunk (partial sums), or once for
-   every thread (scratch). Of the latter two it is that of number 0: see tg_of_chunk, tg_of_thread. */
+/* Reserve a place for `floats`, on a cache line: once for the call, once for every chunk (partial sums), or
+   once for every thread (scratch). For the latter two it returns that of number 0: see tg_of_chunk,
+   tg_of_thread. */
 float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats);
 
 static inline float *tg_of_chunk(const tg_exec *e, const tg_tile *t, float *place) {
@@ -239,8 +241,8 @@ static inline float *tg_of_thread(const tg_exec *e, const tg_tile *t, float *pla
 
 /* ---- the op ---- */
 
-/* Who applies dy_fix in backward: the loop, to all of dy before the tiles; the op, by reading dy through tg_dy; the
-   op, which makes y again by itself. */
+/* Who applies dy_fix in backward: the loop, to all of dy before the tiles; the op, by reading dy through
+   tg_dy; or the op, which recomputes y itself. */
 typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 
 /* A phase is one loop over rows, on threads; a sum over all rows is complete in its `end`, so that the next phase can
@@ -250,10 +252,11 @@ typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2, TG_OVER_WIDEST = TG_OVER_INPUT - TG_MAX_IN };
 struct tg_phase {
     int over;
-    int grain;       /* rows of a chunk where there are few: fewer if a row is much work; 0: TG_TILE */
+    int grain;       /* rows of a chunk if there are few rows: fewer if a row is much work; 0: TG_TILE */
     int most_chunks; /* fewer if the sums of a chunk are large; 0: TG_MAX_CHUNKS */
-    int by_config; /* for sums over nodes too large to be kept for all configs in every chunk: a chunk is some nodes
-                      of one config, number t->from; sums are per config, so that dst of tg_share is (C,n) */
+    int by_config;   /* for sums over nodes too large to keep for all configs in every chunk: a chunk is some
+                        nodes of one config, number t->from; sums are per config, so that dst of tg_share is
+                        (C,n) */
     void (*begin)(const tg_exec *e);                               /* before the tiles; NULL: nothing */
     void (*forward)(const tg_exec *e, const tg_tile *t, float *y); /* over the output: y, rows of the tile */
     void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* likewise */
@@ -263,14 +266,14 @@ struct tg_phase {
 typedef struct tg_op {
     const char *name, *doc;
     tg_in_spec inputs[TG_MAX_IN];
-    const char *params[TG_MAX_PARAMS]; /* their names; plan says which of them a step has, and their shapes */
+    const char *params[TG_MAX_PARAMS]; /* their names; plan decides which a step has, and their shapes */
     tg_attr attrs[TG_MAX_ATTRS];
-    unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
+    unsigned flags; /* TG_NEEDS_..., TG_...: plan may clear some */
     tg_fixes fixes_dy;
-    int most_rows; /* about this many rows in a tile; 0: TG_TILE */
+    int most_rows; /* approximate rows in a tile; 0: TG_TILE */
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
-    /* Of pointers only whether they are NULL counts; tile_rows, shapes and slate are set. `room`: the op's own
-       structure, zeroed. */
+    /* For pointers, it only matters whether they are NULL; tile_rows, shapes and slate are set. `room`: the
+       op's structure, zeroed. */
     void (*carve)(const tg_exec *e, int back, tg_carver *c, void *room);
     tg_phase forward[TG_MAX_PHASES], backward[TG_MAX_PHASES];
 } tg_op;
@@ -289,12 +292,12 @@ const char *tg_space_name(tg_space space);
 void tg_space_names(unsigned spaces, char *text, size_t size);
 
 enum { TG_MAX_NAME = 64 };
-/* Write the attributes of `op` out of an object in JSON (NULL: none are given) to its structure (TG_ATTR_BYTES). `owner`
-   stands before what is wrong. */
+/* Write the attributes of `op` from a JSON object (NULL: none are given) to its structure (TG_ATTR_BYTES).
+   Errors begin with `owner`. */
 tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, const char *owner, void *attrs,
                       tg_error *err);
 
-/* Check the inputs of plan, and let the op make the rest of it. The caller has set attrs, n_in, in, digit_cols,
+/* Check the inputs of plan, and let the op fill in the rest. The caller has set attrs, n_in, in, digit_cols,
    digit_rows and shared. */
 tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err);
 
@@ -313,7 +316,7 @@ static inline int tg_has_nodes(tg_space space) {
 static inline tg_space tg_edge_space(tg_space nodes) {
     return nodes == TG_SPACE_NODE ? TG_SPACE_EDGE : TG_SPACE_EDGE_CONFIG;
 }
-/* What rows of nodes or configurable nodes become when they are combined: one per config, or one. */
+/* Space of rows of nodes or configurable nodes after pooling: one per config, or one. */
 static inline tg_space tg_pooled_space(tg_space rows) {
     return rows == TG_SPACE_NODE_CONFIG || rows == TG_SPACE_CONFIG_NODE_CONFIG ? TG_SPACE_CONFIG
                                                                                : TG_SPACE_SLATE;
@@ -330,8 +333,8 @@ static inline const int8_t *tg_digits_at(const tg_slate *s, int32_t k, int confi
 static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
 static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
 
-/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. By config, each config
-   has its own chunks. */
+/* Items are cut into chunks that depend only on the problem; each chunk has its own partial sums. By config,
+   each config has separate chunks. */
 typedef struct tg_loop {
     int64_t items, chunks;
     int per;     /* rows per item that are worked on together */
@@ -339,43 +342,45 @@ typedef struct tg_loop {
 } tg_loop;
 tg_loop tg_loop_of(const tg_exec *e); /* of the phase that is running */
 
-/* Set tile_rows for the call and those within it, and give them all their places in memory from `base` (NULL:
-   only count). Returns the floats used. */
+/* Set tile_rows for the call and nested calls, and place their memory from `base` (NULL: only count). Returns
+   the floats used. */
 int64_t tg_place_call(tg_exec *e, int back, float *base);
 
-/* Run a call that has its places, and those it pulls from and pushes into. */
+/* Run a placed call, and the calls it pulls from and pushes into. */
 void tg_run(tg_exec *e, int back);
 
-/* Random numbers of a dropout with chance p, off unless training; and the keys (rows,2) of the tile's rows from its
-   row `at` on: they depend on node and config alone. */
+/* Random numbers of a dropout with probability p, off unless training; and the keys (rows,2) of the tile's
+   rows from its row `at` on, which depend only on node and config. */
 tg_dropout tg_dropout_of(const tg_exec *e, double p);
 void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys);
 
 /* The tile's rows of input 0. */
 const float *tg_pull(const tg_exec *e, const tg_tile *t);
-/* Where the tile's rows of the gradient of input 0 go, and: they are there. NULL if nobody wants them. */
+/* tg_dx: where to write the tile's rows of the gradient of input 0, NULL if not wanted. tg_push: they are
+   written. */
 float *tg_dx(const tg_exec *e, const tg_tile *t);
 void tg_push(const tg_exec *e, const tg_tile *t, const float *dx);
 /* The tile's rows of the gradient of the output, the fix applied. */
 const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy);
-/* dx[i](rows from `row` on, n floats in all) = [dx +] d, unless nobody wants it */
+/* dx[i](rows from `row` on, n floats in all) = [dx +] d, unless it is not wanted */
 void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d);
-/* Whether the gradient of input i is added, in an op that does not write those of its inputs from the last to the first,
-   as dx_add of a slot that is given twice supposes: here those in the mask `written` are there. */
+/* Whether the gradient of input i is added. For a slot given twice, dx_add assumes that an op writes the
+   gradients of its inputs from the last to the first; this is for ops that do not, and have written those in
+   the mask `written`. */
 int tg_adds_dx(const tg_exec *e, int i, unsigned written);
 
-/* Threads of the call that are worth it for `work` operations in `parts` pieces. */
+/* Number of threads of the call worth using for `work` operations in `parts` pieces. */
 int tg_threads_for(const tg_exec *e, double work, int64_t parts);
 /* fn(context, i) for i < n on the threads of the call, if `work` operations in all are worth it. */
 typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context);
 
 /* A sum over all tiles into dst(n) [+=]. The first chunk adds to dst itself, the others to `place`, carved as
-   TG_PARTIAL. tg_share: where the tile adds its share, once per tile; tg_sum_shares: after the tiles. A dst of NULL
-   is not wanted: do not ask for the share. */
+   TG_PARTIAL. tg_share: where the tile adds its share, once per tile; tg_sum_shares: after the tiles. If dst
+   is NULL, do not call tg_share. */
 float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add);
 void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, int add);
-/* The same for the gradient of parameter p, which `place` has the size of; NULL if nobody wants it. */
+/* The same for the gradient of parameter p; `place` has its size. NULL if not wanted. */
 float *tg_share_dw(const tg_exec *e, const tg_tile *t, float *place, int p);
 void tg_sum_dw(const tg_exec *e, const float *place, int p);
 static inline int64_t tg_dw_floats(const tg_exec *e, int p) {
@@ -400,8 +405,8 @@ static inline tg_moments tg_moments_carve(tg_carver *c, int64_t n) {
     m.squares = tg_carve(c, TG_PARTIAL, n);
     return m;
 }
-/* Adds the tile's x(rows,width), ldx apart, to columns `from` to before `from` + width. The first item of a chunk must
-   come before the others. */
+/* Adds the tile's x(rows,width), ldx apart, to the columns [from, from + width). The first item of a chunk
+   must come first. */
 void tg_moments_add(const tg_exec *e, const tg_tile *t, tg_moments m, int64_t from, int rows, int64_t width,
                     const float *x, int64_t ldx);
 /* After the tiles: mean and squared deviations m2 of these columns, merged in the order of the chunks (Chan, Golub,
@@ -415,7 +420,7 @@ enum { TG_MOMENTS_BLOCK = 512 }; /* columns to be merged at a time */
 /* Statistics of the output, per config and column over its nodes. */
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y);
 void tg_stats_end(const tg_exec *e);
-/* The statistics of x (N,C,cols), for callers without a producer. */
+/* The statistics of x (N,C,cols), if no op produces x. */
 void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats);
 
 /* The tile's rows [at, at + rows) of input 0, given as x, normalised into y. */
@@ -426,8 +431,8 @@ void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const fl
    norm_sums.
    dx[0] = [dx +] d / std for the tile's rows [at, at + rows), and the sums. d, x: those rows. */
 void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x);
-/* The rest of the gradient depends on the sums over all nodes. It is linear in x, so that it can wait until
-   dx is read: dx_fix. */
+/* The rest of the gradient depends on the sums over all nodes. It is linear in x, so it can wait until dx is
+   read: dx_fix. */
 void tg_norm_end(const tg_exec *e);
 /* g(N,C,cols) -= fix[0] + fix[1] * (x - fix[2]) */
 void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g);
@@ -438,13 +443,14 @@ tg_param_spec tg_weight(int rows, int cols, int fan_in);
 /* The same with Glorot's bound sqrt(6 / (rows + cols)), PyG's default for attention. */
 tg_param_spec tg_glorot(int rows, int cols);
 
-/* Weight (O,F) and bias (O) as parameters `at` and `at` + 1. By default as PyTorch starts them. Xavier-normal: with
-   bias 0.01 (first place). LeCun: uniform, of variance 1/F. Glorot: Xavier-uniform, the bias as by default. */
+/* Weight (O,F) and bias (O) as parameters `at` and `at` + 1. Default: PyTorch's initialisation.
+   Xavier-normal: with bias 0.01 (first place). LeCun: uniform, with variance 1/F. Glorot: Xavier-uniform,
+   with the default bias. */
 #define TG_LINEAR_INITS     "default|xavier|lecun|glorot"
 #define TG_LINEAR_INITS_DOC "initial weights: PyTorch's, Xavier-normal, LeCun-uniform, Xavier-uniform"
 enum { TG_LINEAR_DEFAULT, TG_LINEAR_XAVIER, TG_LINEAR_LECUN, TG_LINEAR_GLOROT };
 void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init);
-/* Columns of the parameter that is shared under this name, or `otherwise`. */
+/* Number of columns of the parameter shared under this name, or `otherwise`. */
 int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise);
 
 #endif

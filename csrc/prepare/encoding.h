@@ -4,26 +4,26 @@
 
 #include "prepare/step.h"
 
-/* What a value of such a column has to be, if x is not: NULL where it is. A category has `values` positions; a
-   negative number of them stands for a schema that may have more. */
+/* What a value of such a column must be, if x is not; NULL if x is valid. A category has `values` positions;
+   a negative number means that the schema may have more. */
 const char *tg_column_expects(tg_column_kind kind, int values, double x);
 
-/* Columns of one table, and their state, which a step keeps. */
+/* Columns of one table, and their state, stored in a step. */
 typedef struct tg_encoding {
     const tg_columns *columns; /* F of them */
     const char *field;         /* of the graph, for messages */
-    int most;                  /* values of a number that get a column each, at most */
-    int zero_unknown;          /* categories that were not seen are 0 in all their columns, else refused */
+    int most;                  /* most values of a number that get a column each */
+    int zero_unknown;          /* unseen categories are 0 in all their columns, else refused */
     int64_t *count;            /* rows */
-    int64_t *seen;             /* so often each value of each category, one category after the other */
+    int64_t *seen;             /* counts of each value of each category, one category after the other */
     int64_t *n_levels; /* (F), 0 before the first row, most + 1 once there are more; NULL: no levels */
     double *mean, *m2; /* (F) */
     double *levels;    /* (F, most) */
 } tg_encoding;
 
-/* Columns that they become. */
+/* Number of columns after encoding. */
 int tg_encoding_width(const tg_encoding *encoding);
-/* Add rows (rows, F) to the state; after the last ones comes finish. */
+/* Add rows (rows, F) to the state; call finish after the last ones. */
 tg_status tg_encoding_fit(const tg_encoding *encoding, const tg_features *x, tg_error *err);
 tg_status tg_encoding_finish(const tg_encoding *encoding, tg_error *err);
 /* Whether numbers from a file can be a state. */

@@ -1,6 +1,6 @@
-/* The interface of a step of preprocessing. A step sees the training graphs (fit), and later takes a graph, given as
-   bare arrays, one step closer to what a model takes (apply). What it has learnt is its state: named arrays, as a
-   ranker file stores them. One file per step or family; program.c runs them in order. */
+/* A step of preprocessing. It learns from the training graphs (fit), and later transforms the arrays of a
+   graph towards the input of a model (apply). Its learnt state is named arrays, as stored in a ranker file.
+   One file per step or family; program.c runs them in order. */
 #ifndef TG_STEP_H
 #define TG_STEP_H
 
@@ -24,12 +24,12 @@ typedef struct tg_column {
     char *name;
     tg_column_kind kind;
     int n_values;
-    char **values; /* (n_values), as text for people */
+    char **values; /* (n_values), as readable text */
 } tg_column;
 typedef struct tg_columns {
     int n;
     tg_column *column;
-    int32_t *number; /* (n), instead: of a list of numbers; NULL if no list was given */
+    int32_t *number; /* (n), instead of columns: a list of numbers; NULL if none was given */
 } tg_columns;
 
 /* An array that a step has learnt. */
@@ -44,7 +44,7 @@ typedef struct tg_step_state {
     };
 } tg_step_state;
 
-/* A graph as it is stored: borrowed arrays of which only the sizes have been compared. */
+/* A graph as stored: borrowed arrays; only their sizes have been checked. */
 typedef struct tg_stored {
     int64_t N, E, K, F, G, C, T, X;
     const float *node_feat;      /* (N,F) */
@@ -56,7 +56,7 @@ typedef struct tg_stored {
     const float *extra;          /* (N,X), further features of the nodes, or NULL */
 } tg_stored;
 
-/* Identity of the nodes and edges of a graph, compared as bytes. */
+/* Identity of a graph's structure: compared as bytes. */
 typedef struct tg_structure {
     int64_t N, E, K;
     tg_hash128 edges, config_nodes;
@@ -64,63 +64,63 @@ typedef struct tg_structure {
 
 tg_structure tg_structure_of(const tg_stored *stored);
 
-/* What pruning kept of a graph: made once, used for every later pass over that graph. */
+/* The result of pruning a graph: made once, used for every later pass over that graph. */
 typedef struct tg_kept {
     int made;
     tg_structure of;
     tg_pruned pruned;
 } tg_kept;
 
-/* A table on its way: row i is x[i * ld .. i * ld + cols). */
+/* A table during preprocessing: row i is x[i * ld .. i * ld + cols). */
 typedef struct tg_features {
     int64_t rows, ld;
     int cols;
     const float *x;
-    float *own; /* what x points to if it was made on the way, else NULL */
+    float *own; /* memory of x if a step made it, else NULL */
     int finite; /* all numbers are known to be finite */
 } tg_features;
 
-/* A graph on its way from the stored arrays to a slate graph. */
+/* A graph during preprocessing, from the stored arrays to a slate graph. */
 typedef struct tg_draft {
     const tg_stored *from;
     unsigned tables;          /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
-    int64_t N, E, K;          /* what is left */
-    int64_t whole_N, whole_E; /* the stored graph and, behind it, virtual nodes made before pruning */
-    const int64_t *nodes;     /* (N) their ids in that, -1 of a node made later; NULL: all of them */
+    int64_t N, E, K;          /* sizes after the steps so far */
+    int64_t whole_N, whole_E; /* the stored graph, followed by virtual nodes made before pruning */
+    const int64_t *nodes;     /* (N) their ids in it, -1 for a node made later; NULL: all of them */
     const int64_t *edges;     /* (E,2), private and checked once the structure is made */
     const int64_t *config_nodes; /* (K), as the edges */
     tg_features table[TG_TABLES];
     uint8_t *opcode;    /* (N), or NULL */
     int8_t *layout;     /* (N,6), or NULL */
     tg_kept *kept;      /* filled by pruning of the stored graph if it is not made yet */
-    tg_pruned pruned;   /* what pruning kept of a graph with virtual nodes */
+    tg_pruned pruned;   /* result of pruning a graph with virtual nodes */
     int64_t *copied;    /* private copies of edges (whole_E,2) and config nodes of the graph before pruning */
     int64_t *grown;     /* ids and edges of a pruned graph with virtual nodes */
-    int64_t *own_edges; /* what edges points to if a step made them, else NULL */
-    int prunes, checks; /* how many, for tests */
+    int64_t *own_edges; /* memory of edges if a step made them, else NULL */
+    int prunes, checks; /* counts, for tests */
 } tg_draft;
 
-/* A table is wanted here. */
+/* Whether this table is wanted. */
 static inline int tg_wants(const tg_draft *d, tg_table t) { return d->tables >> t & 1; }
 
-/* Stored features (F) of node n of the draft; NULL of a node that was made on the way. */
+/* Stored features (F) of node n of the draft; NULL for a node that a step made. */
 static inline const float *tg_draft_stored(const tg_draft *d, int64_t n) {
     const int64_t id = d->nodes == NULL ? n : d->nodes[n];
     return id >= 0 && id < d->from->N ? d->from->node_feat + id * d->from->F : NULL;
 }
 
-/* A new table in place of table t: memory for (rows, cols); NULL when there is none. Read the old one, write to the
-   result, then hand it over with the status of the work: x is freed unless that is TG_OK. Returns the status.
-   `finite`: all its numbers are known to be finite. */
+/* Replace table t. tg_draft_room allocates (rows, cols), or returns NULL. Read the old table, write to the
+   new memory, then pass it to tg_draft_replace with the status of the work: x is freed unless that is TG_OK.
+   Returns the status. `finite`: all its numbers are known to be finite. */
 float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err);
 tg_status tg_draft_replace(tg_draft *d, tg_table t, tg_status status, float *x, int cols, int finite);
-/* The rows of x to `to`, where they are ld apart. */
+/* Copy the rows of x to `to`, ld apart. */
 void tg_features_copy(const tg_features *x, float *to, int64_t ld);
 
-/* Private copies of edges and config nodes, every index checked; made when first asked for. */
+/* Make private copies of edges and config nodes on first use, with every index checked. */
 tg_status tg_draft_whole(tg_draft *d, tg_error *err);
 
-/* What is known of a graph at some place in a program. */
+/* What is known about a graph at some place in a program. */
 typedef struct tg_outline {
     int cols[TG_TABLES];    /* -1: as many as the stored graph has */
     int changed[TG_TABLES]; /* the table is no longer as stored */
@@ -141,11 +141,11 @@ typedef struct tg_use {
 } tg_use;
 
 enum {
-    TG_STEP_TRAINING = 1, /* belongs to training only, and is carried out where the runtimes are */
+    TG_STEP_TRAINING = 1, /* for training only; carried out by the owner of the runtimes */
     TG_STEP_CONFIGS = 2,  /* reads features of whole configs */
-    TG_STEP_SELECTS = 4,  /* the nodes that it keeps or makes are those that later steps are fitted to */
+    TG_STEP_SELECTS = 4,  /* later steps are fitted to the nodes that it keeps or makes */
     TG_STEP_CHANGES = 8,  /* likewise the features that it makes; it learns nothing itself */
-    TG_STEP_CUTS = 16,    /* is carried out on the prepared graph */
+    TG_STEP_CUTS = 16,    /* carried out on the prepared graph */
     TG_STEP_FURTHER =
         32 /* reads the further columns of features/further.h, which all graphs must have then */
 };
@@ -158,9 +158,9 @@ typedef struct tg_prepare_step {
     tg_status (*plan)(tg_use *use, const tg_outline *before, tg_error *err);
     /* Changes the outline to that after the step; `fitted`: the state is there. NULL: nothing changes. */
     void (*outline)(const tg_use *use, tg_outline *outline, int fitted);
-    /* Whether the stored graph can be taken at all; NULL: any. */
+    /* Checks whether the stored graph is acceptable; NULL: any is. */
     tg_status (*inspect)(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
-    /* Adds one graph to the state, which is all 0 before the first; after the last comes finish. NULL: learns
+    /* Adds one graph to the state, which is all 0 before the first; finish follows the last. NULL: learns
        nothing. After an error the state is forgotten. */
     tg_status (*fit)(tg_use *use, const tg_draft *draft, tg_error *err);
     tg_status (*finish)(tg_use *use, tg_error *err);
@@ -169,7 +169,7 @@ typedef struct tg_prepare_step {
     tg_status (*apply)(const tg_use *use, tg_draft *draft, tg_error *err); /* NULL: nothing to do */
 } tg_prepare_step;
 
-/* The table of steps: one line per step. Names in lists have '-' where these have '_'. */
+/* The table of steps: one line per step. Names in step lists have '-' for '_'. */
 #define TG_STEP_LIST(STEP)                                                                                   \
     STEP(prune)                                                                                              \
     STEP(dedup)                                                                                              \
@@ -200,7 +200,7 @@ TG_STEP_LIST(TG_DECLARE_STEP)
 extern const tg_prepare_step *const tg_steps[]; /* NULL-terminated */
 const tg_prepare_step *tg_find_step(const char *name);
 
-/* The next array of the state, n doubles or, if whole, int64, all 0. The name is a constant. */
+/* Add the next array of the state: n doubles, or int64 if whole, all 0. The name is a constant. */
 tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err);
 
 /* ln(x + offset), 0 where x + offset < 1. */
@@ -209,8 +209,8 @@ static inline float tg_step_log(float x, double offset) {
     return y < 1 ? 0 : (float)log(y);
 }
 
-/* TG_E_DATA unless the graph has the published node features, with the further ones if a step reads them, or none are
-   asked for. */
+/* TG_E_DATA unless the graph has the published node features, with the further ones if a step reads them, or
+   node features are not wanted. */
 tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
 
 /* A TG_E_CONFIG about a step. */

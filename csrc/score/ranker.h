@@ -1,5 +1,5 @@
-/* Rankers without Python: open a file that Ranker.save wrote, and score configs of graphs. This header includes nothing
-   but the status codes, so that a compiler or a tuner can embed it.
+/* Rankers without Python: open a file that Ranker.save wrote, and score configs of graphs. This header
+   includes only the status codes, so that a compiler or a tuner can embed it.
 
        tg_ranker *ranker;
        tg_error err;
@@ -28,7 +28,8 @@ typedef struct tg_ranker_graph {
     const float *graph_feat;        /* (graph_columns), or NULL without */
 } tg_ranker_graph;
 
-/* Configs of a graph: digits of its configurable nodes, features of whole configs, or both. What is not there is NULL. */
+/* Configs of a graph: digits of its configurable nodes, features of whole configs, or both. Absent arrays are
+   NULL. */
 typedef struct tg_ranker_configs {
     int64_t count, columns;
     const int8_t *digits;    /* (count, config_nodes, columns), layout: 18 columns of -1..5 */
@@ -36,14 +37,14 @@ typedef struct tg_ranker_configs {
     int64_t feature_columns; /* if there are digits, too */
 } tg_ranker_configs;
 
-/* Open the ranker file `path`. `*ranker` is NULL after an error: TG_E_IO, TG_E_MEMORY, or TG_E_CHECKPOINT for a file
-   that is damaged, of another kind or version, or of a ranker of anything but a network or the trees of
+/* Open the ranker file `path`. `*ranker` is NULL after an error: TG_E_IO, TG_E_MEMORY, or TG_E_CHECKPOINT for
+   a file that is damaged, of another kind or version, or of a ranker other than a network or the trees of
    "eighth-lightgbm" and "eleventh-lightgbm". */
 tg_status tg_ranker_open(const char *path, tg_ranker **ranker, tg_error *err);
 
-/* scores (configs->count): smaller = predicted faster; of a ranker that cuts graphs, sums over the segments. Every index
-   and number that the ranker reads is checked. With attention across configs, and of trees that compare them, a
-   score depends on which others are scored with it, as in Ranker.predict of a graph that has these. */
+/* scores (configs->count): smaller = predicted faster; sums over the segments for a ranker that cuts graphs.
+   Every index and number that the ranker reads is checked. With attention across configs, or trees that
+   compare configs, a score depends on the other configs of the call, as in Ranker.predict. */
 tg_status tg_ranker_score(tg_ranker *ranker, const tg_ranker_graph *graph, const tg_ranker_configs *configs,
                           float *scores, tg_error *err);
 

@@ -15,12 +15,12 @@ from tpugraphs.system.files import no_memory
 
 AnyArray = npt.NDArray[Any]
 Rows = slice | npt.ArrayLike
-"""Configs: a slice, a mask (C,), row numbers (n,), or, to be scored, configs as such."""
+"""Configs: a slice, a mask (C,), row numbers (n,), or, for scoring, the configs themselves."""
 CHECK = "check the program that wrote it"
 
 
 def fail(field: str, expected: str, found: str, todo: str = CHECK, where: str = "") -> DataError:
-    """Return an error about a field or a column; `where` says of what."""
+    """Return an error about a field or a column; `where` names what it belongs to."""
     error = DataError.of(f"{where} {field!r}" if where else field, expected, found, todo)
     error.field = field
     return error
@@ -35,7 +35,7 @@ def with_file(error: DataError, file: str | None) -> DataError:
 
 @contextmanager
 def naming(file: str | None) -> Iterator[None]:
-    """Name the file, if there is one, in a DataError, OSError or MemoryError raised within."""
+    """Name the file, if there is one, in a DataError, OSError or MemoryError that the block raises."""
     try:
         yield
     except DataError as error:
@@ -80,7 +80,7 @@ def column_names(table: Any) -> tuple[str, ...] | None:
 
 
 def check_mask(field: str, value: Any, where: str = "") -> None:
-    """Raise DataError if values are masked, in an array or a list of arrays: NumPy forgets that silently."""
+    """Raise DataError if an array, or one in a list, is masked: NumPy drops masks silently."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     count = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
     if count:
@@ -89,7 +89,7 @@ def check_mask(field: str, value: Any, where: str = "") -> None:
 
 
 def from_member(member: tuple[Any, str, tuple[int, ...], int]) -> AnyArray:
-    """Return an array as `_core.npz_load` gives it: bytes, dtype, shape, whether in Fortran order."""
+    """Return the array of a member from `_core.npz_load`: bytes, dtype, shape, whether in Fortran order."""
     data, dtype, shape, fortran = member
     data.flags.writeable = False
     array: AnyArray = data.view(dtype).reshape(shape, order="F" if fortran else "C")
@@ -97,7 +97,7 @@ def from_member(member: tuple[Any, str, tuple[int, ...], int]) -> AnyArray:
 
 
 def numbers(field: str, value: Any) -> AnyArray:
-    """As an array of numbers of at most eight bytes, whatever their type."""
+    """Return an array of numbers of any type of at most eight bytes."""
     check_mask(field, value)
     try:
         array = np.asarray(value)
@@ -109,7 +109,7 @@ def numbers(field: str, value: Any) -> AnyArray:
 
 
 def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
-    """Return an array of numbers of that shape; a letter stands for any length."""
+    """Return an array of numbers of this shape; a letter stands for any length."""
     array = numbers(field, value)
     fits = array.ndim == len(shape) and all(
         isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
@@ -179,7 +179,7 @@ def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
 
 
 def frozen(array: AnyArray, source: Any) -> AnyArray:
-    """Return a read-only array that nobody else can write to."""
+    """Return a read-only array that no other reference can write to."""
     if array.flags.writeable and (array is source or array.base is not None):
         array = array.copy()
     array.flags.writeable = False

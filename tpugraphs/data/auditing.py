@@ -29,11 +29,11 @@ from tpugraphs.system.words import counted
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
 DUPLICATES = 0.1  # share of distinct configs below which an audit reports it
-FEW = 5  # tile configs: with fewer the best five are all there are
-SHOWN = 40  # graphs that a table lists all of
+FEW = 5  # tile configs: with fewer, the best five are all of them
+SHOWN = 40  # a table lists all graphs up to this many
 _LISTED = 200  # findings in a notebook
 
-# What may be found in a file, whether it should then be left out of training, and how a table calls it.
+# Kind of finding, whether such a file should be left out of training, and its name in a table.
 _KINDS = {
     "unreadable": (True, "unreadable"),
     "known-corrupt": (True, "known corrupt"),
@@ -80,7 +80,7 @@ class Shift:
     row : int
         Number of a config near the shift.
     size : float
-        How runtimes after it compare with those before, minus 1.
+        Ratio of runtimes after it to those before, minus 1.
     error : float
         The standard error of `size`.
     """
@@ -97,15 +97,15 @@ class GraphAudit:
     Attributes
     ----------
     name, collection, kind, file : str or None
-        Kind is ``"layout"``, ``"tile"``, ``"graph"`` or None where the file cannot be read.
+        The kind is ``"layout"``, ``"tile"``, ``"graph"``, or None if the file cannot be read.
     configs, distinct, largest : int
-        Configs, different ones, and copies of the most frequent one.
+        Number of configs, of distinct configs, and of copies of the most frequent one.
     noise_median, noise_max : float or None
         Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that occur
-        several times; for tile graphs of normalised runtimes. If no config does, the spread of its single
-        measurements (`repeats`), if there are any.
+        several times; for tile graphs of normalised runtimes. If none does, the spread of single measurements
+        of a config (`repeats`), if there are any.
     modes : float or None
-        Relative distance of two modes, if runtimes of equal configs have two.
+        Relative distance between the two modes of runtimes of equal configs, if there are two.
     shift : Shift or None
         The largest level shift, if there is one.
     findings : tuple of Finding
@@ -149,8 +149,7 @@ class Audit:
     def exclude(self) -> list[str]:
         """Patterns for ``exclude=`` of :func:`tpugraphs.open_collection`.
 
-        Graphs of a test split, or with placeholders for runtimes, are never among them: a submission must
-        rank those.
+        Graphs of a test split, or with placeholder runtimes, are never excluded: a submission must rank them.
         """
         patterns = []
         for graph in self.graphs:
@@ -211,7 +210,7 @@ class Audit:
         return "\n".join([*lines, *self.exclude]) + "\n"
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per graph: what a `GraphAudit` has, and `exclude`.
+        """Return a pandas DataFrame with one row per graph: the fields of a `GraphAudit`, and `exclude`.
 
         `shift` is the size of the shift, NaN without one; `findings` are their kinds, joined by commas.
 
@@ -279,7 +278,7 @@ def _short(finding: Finding) -> str:
 def _findings(
     name: str, collection: str | None, needed: bool, found: Iterable[tuple[str, str]]
 ) -> tuple[Finding, ...]:
-    """Make findings; none advises to exclude a graph that is `needed`, as a submission must rank it."""
+    """Make findings; none advises excluding a graph that is `needed` in a submission."""
     known = corrupt.reason(name, collection)
     parts = [("known-corrupt", f"known to be corrupt: {known}")] if known else []
     return tuple(Finding(kind, text, _KINDS[kind][0] and not needed) for kind, text in (*parts, *found))
@@ -301,7 +300,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
-    """Noise, modes and shift of measured runtimes; adds to what was `found`."""
+    """Return noise, modes and shift of measured runtimes; append findings to `found`."""
     repeats = _core.repeats(inverse, relative_runtimes(graph))
     if repeats is None:  # single measurements, of the configs that have two or more
         several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[graph.runtime > 0]
@@ -338,14 +337,14 @@ def audit(
     max_bytes: int | None = None,
     verbose: bool | None = None,
 ) -> Audit:
-    """Look for duplicates, noise, level shifts and useless or harmful files among measured graphs.
+    """Check measured graphs for duplicates, noise, level shifts and useless or harmful files.
 
-    Files are read one after the other and not kept, so it takes the memory of the largest.
+    Files are read one at a time and not kept, so memory is that of the largest.
 
     Parameters
     ----------
     data : path, graph, or list of these, or split of a collection
-        A folder means all .npz files, packs and .pb files in and below it. If a graph has several of these,
+        A folder means all .npz files, packs and .pb files in and below it. Of a graph with several of these,
         the pack is read, or else the .npz.
     exclude : str or list of str, optional
         As for :func:`tpugraphs.open_collection`.

@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 DEFAULT_MAX_BYTES = 8 << 30
-_LOOK = 4096  # bytes of what is packed that are looked at
+_LOOK = 4096  # unpacked bytes that are inspected
 _LISTED = 200  # names of graphs in a notebook
 
 _READ = (
     MEMBER, "node_feat", "node_opcode", "edge_index", "node_splits", "node_config_ids", "config_feat",
     "config_runtime", "config_runtime_normalizers",
 )  # fmt: skip
-_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
+_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files with a schema
 _TABLE = "tg.from_frame({}, ...) makes graphs of a table"
 _NO_GRAPHS = {  # ending -> what it is, and what to do with it
     ".safetensors": ("the file of a ranker", "tg.load_ranker(path) opens it"),
@@ -67,21 +67,20 @@ def load(
 ) -> Graph:
     """Read one graph from an .npz file, a pack or a protocol buffer of HLO.
 
-    Of an npz, everything but the config digits is read and checked. The digits are inflated when they are
-    first used, into one byte each. Members that the schema does not name are ignored. Of a pack
-    (``.tgpack``, see :mod:`tpugraphs.data.packs`) only the header is read; arrays are checked when
-    first used.
+    From an npz, everything but the config digits is read and checked. The digits are inflated on first use,
+    into one byte each. Members that the schema does not name are ignored. From a pack (``.tgpack``, see
+    :mod:`tpugraphs.data.packs`) only the header is read; arrays are checked when first used.
 
     Parameters
     ----------
     path : path
         File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
-        :meth:`Graph.save` wrote with a schema of its own, a pack, or a program of XLA, measured or not
-        (``.pb``, see :mod:`tpugraphs.data.hlo`).
+        :meth:`Graph.save` wrote with its own schema, a pack, or a program of XLA, measured or not (``.pb``,
+        see :mod:`tpugraphs.data.hlo`).
     max_bytes : int, optional
         Refuse a file whose arrays would take more memory than this; 8 GiB by default.
     **options
-        Of a ``.pb``: see :func:`tpugraphs.data.hlo.read`.
+        For a ``.pb``: see :func:`tpugraphs.data.hlo.read`.
 
     Returns
     -------
@@ -124,7 +123,7 @@ def load(
 
 
 def _other_kind(file: str) -> tuple[str, str] | None:
-    """Return what a file is instead of a graph, and what to do with it; None if that is not known."""
+    """Return what a file that is no graph contains, and what to do with it; None if unknown."""
     plain = file.removesuffix(".gz")
     with open(file, "rb") as opened:
         packed = opened.read(2) == _GZIP
@@ -149,9 +148,9 @@ def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list
     Parameters
     ----------
     path : path
-        As for :func:`load`, and so are the errors.
+        As for :func:`load`, with the same errors.
     max_bytes : int, optional
-        Most bytes that the arrays of the file may take.
+        Maximum bytes of the arrays of the file.
 
     Returns
     -------
@@ -163,7 +162,7 @@ def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list
 
 
 def _limit(max_bytes: Any) -> int:
-    """Return `max_bytes` as the core takes it."""
+    """Return `max_bytes` in the form the core takes."""
     if max_bytes is None:
         return DEFAULT_MAX_BYTES
     if not is_number(max_bytes, 0):
@@ -194,7 +193,7 @@ def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> G
 
 
 def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
-    """Graph of a file that holds its schema."""
+    """Return the graph of a file that holds its schema."""
     schema, about = read_schema(from_member(members.pop(MEMBER)))
     members.pop("node_splits", None)
     for name in ("config_runtime", "config_runtime_normalizers"):
@@ -215,7 +214,7 @@ def _structure(field: str, expected: str, found: str) -> DataError:
 
 
 def _fields(file: str, members: dict[str, _Member]) -> dict[str, Any]:
-    """Arguments of a graph: its arrays but the digits, and where it comes from."""
+    """Return arguments of a graph: its arrays except the digits, and where it comes from."""
     fields: dict[str, Any] = {
         name: from_member(member) for name, member in members.items() if name != "node_config_feat"
     }
@@ -237,13 +236,13 @@ _OWN = Path(__file__).parents[1] / "measured"  # collections that come with the 
 
 
 def file_stem(path: str | os.PathLike[str]) -> str:
-    """Name of a file without its ending, which may be ``.hlo.pb``."""
+    """Return the name of a file without its ending, which may be ``.hlo.pb``."""
     name = Path(path).name
     return name.removesuffix(".pb").removesuffix(".hlo") if name.endswith(".pb") else Path(name).stem
 
 
 def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """Files of the graphs in a folder, by name: a graph's pack if it has one, else its .npz, else its .pb."""
+    """Return the files of the graphs in a folder, by name: a graph's pack, or else its .npz, or its .pb."""
     files = [path for suffix in ("pb", "npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")]
     found = {file_stem(path): path for path in files}
     several = {stem.rpartition(".00.")[0] for stem in found}  # .pb files whose kernels have packs
@@ -252,7 +251,7 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 class Source(NamedTuple):
-    """A graph that has not been read: what it is called, where it is from, and what reads it."""
+    """A graph that has not been read: its name, its origin, and the function that reads it."""
 
     name: str
     collection: str | None
@@ -263,8 +262,8 @@ class Source(NamedTuple):
 def sources_of(file: str | os.PathLike[str], max_bytes: int | None = None) -> list[Source]:
     """List the graphs of a file.
 
-    A protocol buffer is read for their names; several kernels are kept then. A file that cannot be read
-    counts as a graph, whose reader raises the error.
+    A protocol buffer is read for their names; several kernels stay in memory. A file that cannot be read
+    counts as a graph whose reader raises the error.
     """
     path = os.fspath(file)
     collection = collection_of(absolute(path))
@@ -278,7 +277,7 @@ def sources_of(file: str | os.PathLike[str], max_bytes: int | None = None) -> li
 
 
 def source_of(graph: Graph, path: str | None = None) -> Source:
-    """Return a graph that is in memory as a source."""
+    """Return a source for a graph in memory."""
     return Source(graph.name, graph.collection, path or graph.path, partial(_same, graph))
 
 
@@ -289,7 +288,7 @@ def _same(graph: Graph) -> Graph:
 def sources_in(
     folder: str | os.PathLike[str], max_bytes: int | None = None, below: bool = False
 ) -> list[Source]:
-    """List the graphs of a folder, or of one file; with `below`, those of the folders in it, too.
+    """List the graphs of a folder or of one file; with `below`, also those of its subfolders.
 
     Raises
     ------
@@ -300,7 +299,7 @@ def sources_in(
     """
     path = Path(folder)
     if not path.is_dir():
-        os.stat(path)  # refuses a missing one before the work
+        os.stat(path)  # raises if it is missing, before any work
         return sources_of(path, max_bytes)
     inner = sorted(one for one in path.rglob("*") if one.is_dir()) if below else []
     files = [file for one in (path, *inner) for file in graph_files(one)]
@@ -313,7 +312,7 @@ def sources_in(
 
 
 def _only_graph(path: str, collection: str, max_bytes: int | None) -> Graph:
-    """Read a file of a collection, which holds one graph."""
+    """Read the only graph of a collection's file."""
     graphs = load_all(path, max_bytes)
     if len(graphs) != 1:
         raise _structure("file", "one graph in every file of a collection", counted(len(graphs), "kernel"))
@@ -321,10 +320,10 @@ def _only_graph(path: str, collection: str, max_bytes: int | None) -> Graph:
 
 
 class Split(Sequence[Graph]):
-    """Graphs that are read when they are asked for, and not kept: a split of a collection, or files anywhere.
+    """Lazy sequence of graphs, read on access and not kept: a split of a collection, or files anywhere.
 
     Indexing reads one graph; slicing, :meth:`exclude` and ``+`` return another lazy split. `collection` is
-    the name of the collection; of several, their names joined by plus signs.
+    the name of the collection, or several names joined by plus signs.
 
     Parameters
     ----------
@@ -352,9 +351,9 @@ class Split(Sequence[Graph]):
         Parameters
         ----------
         sources : iterable of Source
-            In the order of the split, as those in `sources` of another one.
+            In the order of the split; for example, from `sources` of another split.
         collection : str, optional
-            Its name; by default those of the collections that the graphs are from.
+            Its name; by default the names of the graphs' collections.
 
         Returns
         -------
@@ -385,7 +384,7 @@ class Split(Sequence[Graph]):
     @overload
     def __getitem__(self, index: slice) -> Split: ...
     def __getitem__(self, index: int | slice) -> Graph | Split:
-        """One graph, or a lazy split of several."""
+        """Return one graph, or a lazy split of several."""
         if isinstance(index, slice):
             return self.of(self.sources[index], self.collection)
         if not isinstance(index, SupportsIndex):
@@ -394,7 +393,7 @@ class Split(Sequence[Graph]):
         return self.sources[index].read()
 
     def __add__(self, other: Split) -> Split:
-        """Join splits, of one collection or several, into a lazy one; a graph in both is there twice."""
+        """Join splits, of one collection or several, into a lazy one; a graph in both occurs twice."""
         if not isinstance(other, Split):
             return NotImplemented
         return self.of(self.sources + other.sources)
@@ -411,7 +410,7 @@ class Split(Sequence[Graph]):
         Returns
         -------
         Split
-            A lazy one, like this.
+            A lazy one without these graphs.
         """
         listed = exclude_patterns(patterns)
 
@@ -484,7 +483,7 @@ class Collection:
 
     @property
     def valid(self) -> Split:
-        """Graphs to choose by."""
+        """Graphs to validate on."""
         return self._split("valid")
 
     @property
@@ -496,7 +495,7 @@ class Collection:
         return f"Collection({self.name!r}, {self.folder!r})"
 
     def _repr_html_(self) -> str:
-        """Return the splits with their graphs, of which no file is read."""
+        """Return the splits with the names of their graphs, without reading files."""
         rows, lists = [], []
         for name in SPLITS:
             try:
@@ -538,7 +537,7 @@ def open_collection(
         ``layout:nlp:default``, as published; ``options:xla:cpu`` or ``layout:xla:cpu``, measured by
         tpugraphs, which come with the package.
     root : path
-        Folder that holds ``npz`` (the published archives), ``npz_all/npz`` (Kaggle's), or is the npz folder
+        Folder that contains ``npz`` (the published archives) or ``npz_all/npz`` (Kaggle's), or the npz folder
         itself.
     exclude : str or list of str, optional
         Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell. ``"known-corrupt"``

@@ -1,4 +1,4 @@
-"""Columns of graphs and of tables: what one means (:class:`Column`, :class:`Digit`), and its values."""
+"""Columns of graphs and of tables: their meaning (:class:`Column`, :class:`Digit`) and their values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tpugraphs.system.words import counted
 
 __all__ = ["KINDS", "Column", "Digit"]
 
-#: Kinds of columns: what a ranker makes of their values.
+#: Kinds of columns: how a ranker encodes their values.
 KINDS = ("number", "log", "category", "flag")
 MOST_DIGIT_VALUES = _core.SCHEMA["most_digit_values"]
 
@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 def _title(what: str, name: Any) -> str:
-    """Return what errors call a column or digit; refuses what cannot be a name."""
+    """Return the title of a column or digit in errors; refuse an invalid name."""
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
     _check_text(f"{what} {name!r}", name)
@@ -36,7 +36,7 @@ def _title(what: str, name: Any) -> str:
 
 
 def _check_text(title: str, text: str) -> None:
-    """Refuse halves of surrogate pairs, which no file can hold."""
+    """Refuse lone surrogates, which no file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -90,7 +90,7 @@ class Column:
         Parameters
         ----------
         other : Column
-            What is compared.
+            The one to compare with.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class Digit:
         Parameters
         ----------
         other : Digit
-            What is compared.
+            The one to compare with.
 
         Returns
         -------
@@ -159,21 +159,21 @@ REPAIR = "drop or repair this row"
 
 
 def in_row(row: int) -> str:
-    """Return where a row is, if nothing more is known."""
+    """Return where a row is, by its number alone."""
     return f"row {row}"
 
 
 def refuse_rows(
     where: str, name: str, bad: AnyArray, values: AnyArray, expected: str, place: Place, todo: str = CHECK
 ) -> None:
-    """Refuse a column some of whose rows are bad; the error names the first."""
+    """Refuse a column with bad rows; the error names the first."""
     if bad.any():
         row = int(np.argmax(bad))
         raise fail(name, expected, f"{plain(values[row])!r} in {place(row)}", todo, where)
 
 
 def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
-    """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
+    """Return values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
 
     `todo` is the remedy that errors give.
 
@@ -204,7 +204,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
 
 
 def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
-    """Do the same for Python objects, which must all be of the type of the first."""
+    """Return the values of Python objects, which must all have the type of the first."""
     values = objects([plain(value) for value in array.tolist()])
     first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):
@@ -241,7 +241,7 @@ def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
 
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
-    """Return values (n,) as numbers; those of a category as positions among its values, which are checked."""
+    """Return values (n,) as numbers; for a category, check them and return positions among its values."""
     where = f"{where}: column"
     if column.kind == "category":
         known = {value: number for number, value in enumerate(column.values)}
@@ -258,7 +258,7 @@ def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) 
 
 
 def check_values(where: str, columns: Sequence[Column], values: AnyArray, place: Place = in_row) -> None:
-    """Refuse values (n, columns) of float32 or float64 that the kind of their column rules out."""
+    """Refuse float32 or float64 values (n, columns) that the kind of their column does not allow."""
     misfit = _core.column_misfit(tuple((column.kind, len(column.values)) for column in columns), values)
     if misfit is not None:
         row, number, expected = misfit

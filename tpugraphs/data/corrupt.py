@@ -1,8 +1,8 @@
 """Graphs of the published collections whose measurements are known to be corrupt, and why.
 
 ``exclude="known-corrupt"`` leaves them out and ``tpugraphs audit`` names them. A graph is in the table if
-somebody looked at its published runtimes and found that they cannot be right. Files that merely teach little
-(one config, constant runtimes) are not: `audit` finds them by their content.
+somebody inspected its published runtimes and found that they cannot be right. Files that are merely
+uninformative (one config, constant runtimes) are not: `audit` finds them by their content.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = ["KEYWORD", "KNOWN_CORRUPT", "reason"]
 
 KEYWORD = "known-corrupt"
-"""Stands for the graphs of the table among the patterns of ``exclude=``."""
+"""Pattern of ``exclude=`` that stands for the graphs of the table."""
 
 _SECOND = "found by the second place of the Kaggle competition"
 
@@ -48,7 +48,7 @@ def reason(name: str, collection: str | None) -> str | None:
     Returns
     -------
     str or None
-        None if nothing is known against it.
+        None if no corruption is known.
     """
     matches = (why for where, graph, why in KNOWN_CORRUPT if graph == name and collection in (where, None))
     return next(matches, None)

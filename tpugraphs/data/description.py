@@ -24,7 +24,7 @@ MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description w
 
 
 def counts(graph: Graph) -> dict[str, Any]:
-    """Name, kind and sizes, without reading the configs."""
+    """Return name, kind and sizes, without reading the configs."""
     result: dict[str, Any] = {
         "name": graph.name,
         "kind": graph.kind,
@@ -78,7 +78,7 @@ def describe(graph: Graph) -> dict[str, Any]:
 
 
 def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]]:
-    """Say, as (kind, text), why a graph teaches little; `share`: distinct configs below are a reason."""
+    """Yield (kind, text) reasons why a graph teaches little, such as fewer distinct configs than `share`."""
     configs, runtimes = graph.num_configs, graph.runtime[graph.ran]
     unit = f" {graph.schema.unit}" if graph.schema.unit else ""
     if configs == 0:
@@ -102,7 +102,7 @@ def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]
 
 
 def html_table(graph: Graph) -> str:
-    """Small table for notebooks; every text is escaped."""
+    """Return a small table for notebooks; every text is escaped."""
     rows = counts(graph)
     if (summary := _summary(graph)) is not None:
         label, times = _in_words(summary, graph.schema.unit, graph.schema.maximized)
@@ -115,7 +115,7 @@ def html_table(graph: Graph) -> str:
 
 
 def _summary(graph: Graph) -> dict[str, float] | None:
-    """Summarise what was measured, in the unit of the graph; None if there is nothing."""
+    """Summarise the measurements, in the unit of the graph; None if there are none."""
     if not graph.has_runtimes:
         return None
     value = graph.measured[graph.ran]
@@ -123,7 +123,7 @@ def _summary(graph: Graph) -> dict[str, float] | None:
 
 
 def _in_words(summary: Mapping[str, float], unit: str | None, maximized: bool) -> tuple[str, str]:
-    """Return what a summary is called, and its text: times in milliseconds where the unit is known."""
+    """Return the label and text of a summary: times in milliseconds where the unit is known."""
     scale, shown = 1.0, ", unit not said"
     if maximized:
         shown = f" {unit or ''}".rstrip() + ", more is better"
@@ -144,7 +144,7 @@ def format_description(description: Mapping[str, Any]) -> str:
     size = f"{counted(d['nodes'], 'node')}, {counted(d['edges'], 'edge')}, {counted(d['configs'], 'config')}"
     if "config_nodes" in d:
         size += f", {counted(d['config_nodes'], 'configurable node')}"
-    schema = d.get("schema", {"unit": "ns"})  # published files do not hold theirs
+    schema = d.get("schema", {"unit": "ns"})  # not in published files
     label, runtime = "runtime", None
     if d["runtime"]:
         label, runtime = _in_words(d["runtime"], schema["unit"], schema.get("direction") == "maximize")
@@ -174,7 +174,7 @@ def _counted(opcodes: Mapping[str, int]) -> str:
 
 
 def _columns(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines that name the columns of a schema and their kinds."""
+    """Yield lines with the columns of a schema and their kinds."""
     for group, columns in schema.items():
         if group not in (*GROUPS, "digits") or not columns:
             continue

@@ -1,4 +1,4 @@
-"""Config digits, of layout graphs and any schema: one byte each, in memory or in a file, and as floats."""
+"""Config digits of layout graphs and other schemas: one byte each, in memory or in a file, and as floats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = 16 << 20  # bytes that are converted at a time
 
 
 def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
-    """Digits (C, K, 18) of any number type as a new int8 array, checked; no other copy of all of them."""
+    """Return digits (C, K, 18) of any number type as a new int8 array, checked, without another full copy."""
     array = arrays.shaped(field, value, ("C", "K", DIGITS))
     native = array.dtype.newbyteorder("=")
     if array.flags.c_contiguous and array.dtype.isnative:
@@ -30,7 +30,7 @@ def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
     try:
         for i in range(0, len(array), step):
             packed[i : i + step] = _core.pack_digits(np.ascontiguousarray(array[i : i + step], native))
-    except DataError:  # packing all at once finds it again, and says where it is
+    except DataError:  # packing all at once finds it again and names the place
         return _core.pack_digits(np.ascontiguousarray(array, native))
     return packed
 
@@ -55,7 +55,7 @@ class Digits:
         self.values, self._unchecked = values, array is not None and handle is not None
 
     def get(self) -> npt.NDArray[np.int8]:
-        """All of them, read and checked on first use and kept; DataError naming the file."""
+        """Return all digits, read and checked on first use and kept; DataError naming the file."""
         if self._unchecked:
             self.validate()
         if self._array is None:
@@ -81,16 +81,16 @@ class Digits:
         return self._array is None and self._stamp is not None and self.values is None
 
     def read_distinct(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Inflate the distinct configs only: digits (U, K, 18), and what `distinct` returns.
+        """Inflate only the distinct configs: return digits (U, K, 18), and the results of `distinct`.
 
-        They are not kept, and never all in memory at once.
+        The digits are not kept, and never all in memory at once.
         """
         assert self._path is not None and self._stamp is not None
         with arrays.naming(self._path):
             return _core.npz_distinct(self._path, self._stamp, self.shape)
 
     def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
-        """Digits (n, K, D) of these rows (index array, mask or slice); of a pack the others are not read."""
+        """Return digits (n, K, D) of these rows (index array, mask or slice); packs read no others."""
         if not self._unchecked or self._array is None:
             return np.ascontiguousarray(self.get()[rows])
         self._intact()
@@ -106,16 +106,16 @@ class Digits:
         return Digits((len(digits), *self.shape[1:]), digits, values=self.values)
 
     def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
-        """All of them, some rows at a time."""
+        """Yield all digits, some rows at a time."""
         step = max(1, _BLOCK // max(1, self.shape[1] * self.shape[2]))
         return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
 
     def stored(self) -> Any:
-        """As `_core.Graph` takes them."""
+        """Return the digits in the form for `_core.Graph`."""
         return self.get()
 
     def source(self) -> Any:
-        """As `_core.pack_write` takes them."""
+        """Return the digits in the form for `_core.pack_write`."""
         return (self._path, self._stamp, self.shape) if self.in_file else self.get()
 
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -123,18 +123,18 @@ class Digits:
         return _core.dedup_configs(self.get())
 
     def validate(self) -> None:
-        """Check all of them, some at a time."""
+        """Check all digits, some at a time."""
         for _ in self.blocks():
             pass
         self._unchecked = False
 
     @property
     def mapped(self) -> bool:
-        """Whether they stay in a file and take no memory of their own."""
+        """Whether the digits stay in a file and take no memory."""
         return self._handle is not None
 
     def _intact(self) -> None:
-        """Check those of a pack when they are first used; DataError naming the file."""
+        """Check the digits of a pack on first use; DataError naming the file."""
         if self._handle is not None:
             _core.pack_check_configs(self._handle)
 
@@ -144,13 +144,13 @@ class Digits:
         return math.prod(self.shape)
 
     def release(self) -> None:
-        """Give back the memory of pages of the file that were read."""
+        """Free the memory of pages of the file that were read."""
         if self._handle is not None:
             _core.pack_release(self._handle)
 
     @classmethod
     def of(cls, value: Any) -> Digits:
-        """From layout digits of any kind, checked."""
+        """Make it from layout digits of any number type, checked."""
         digits = value._digits if isinstance(value, ConfigFeatures) else value
         if isinstance(digits, Digits):
             if digits.values is None:
@@ -187,7 +187,7 @@ class CodedDigits(Digits):
         return self.take(slice(None))
 
     def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
-        """Digits (n, K, 18) of these rows; the others are not read."""
+        """Return digits (n, K, 18) of these rows; the others are not read."""
         self._intact()
         count = self.shape[0]
         if isinstance(rows, slice):
@@ -200,7 +200,7 @@ class CodedDigits(Digits):
             return _core.decode_rows(self._codes, self._table, chosen)
 
     def select(self, rows: slice | AnyArray) -> Digits:
-        """Make a copy of these rows, in memory, as small as they are here."""
+        """Make a copy of these rows, in memory, coded as here."""
         self._intact()
         codes = self._codes[rows]
         codes = codes if codes.base is None else codes.copy()
@@ -208,7 +208,7 @@ class CodedDigits(Digits):
         return CodedDigits(codes, self._table.copy(), self._path)
 
     def stored(self) -> Any:
-        """As `_core.Graph` takes them."""
+        """Return the digits in the form for `_core.Graph`."""
         self._intact()
         return self._codes, self._table
 
@@ -224,7 +224,7 @@ class CodedDigits(Digits):
 
 
 def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
-    """Refuse all but whole numbers in -1..values-1 of a column; the error names config, node and column."""
+    """Refuse anything but whole numbers in -1..values-1; the error names config, node and column."""
     bad = ~((digits >= -1) & (digits < np.array(values)) & (np.floor(digits) == digits))
     if bad.any():
         c, k, d = (int(i) for i in np.argwhere(bad)[0])
@@ -247,7 +247,7 @@ def as_digits(field: str, value: Any, values: tuple[int, ...]) -> npt.NDArray[np
 
 
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
-    """Configs per node as a float32 array (C, K, D) that is made on demand; D is 18 in layout graphs.
+    """Configs per node as a float32 array (C, K, D), made on demand; D is 18 in layout graphs.
 
     ``x[rows]`` returns a float32 copy of those rows. ``numpy.asarray(x)`` and any arithmetic copy all of
     them. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
@@ -255,7 +255,7 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
     Parameters
     ----------
     digits : Digits
-        What a graph keeps.
+        Digits of the graph.
     """
 
     __slots__ = ("_digits",)
@@ -285,12 +285,12 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all of it would take as float32."""
+        """Bytes that the whole array would take as float32."""
         return 4 * self.size
 
     @property
     def digits(self) -> npt.NDArray[np.int8]:
-        """The configs as they are kept, read-only int8."""
+        """The configs as stored, read-only int8."""
         return self._digits.get()
 
     def astype(self, dtype: npt.DTypeLike) -> AnyArray:

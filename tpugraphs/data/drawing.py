@@ -1,4 +1,4 @@
-"""Graphs as pictures, in Graphviz's language, and as graphs of NetworkX."""
+"""Graphs drawn in Graphviz's DOT language, and converted to NetworkX."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PRODUCTS = ("convolution", "dot")
 
 
 def describe_nodes(graph: Graph) -> list[dict[str, Any]]:
-    """Describe every node: ``opcode``, ``configurable``, and of HLO ``shape``, ``layout``, ``is_root``.
+    """Describe every node: ``opcode``, ``configurable``, and for HLO ``shape``, ``layout``, ``is_root``.
 
     ``configurable`` is the place of the node among the configurable ones, or None.
     """
@@ -42,7 +42,7 @@ def describe_nodes(graph: Graph) -> list[dict[str, Any]]:
 
 
 def _hlo(row: Any) -> dict[str, Any]:
-    """Shape and layout as XLA writes them; a size of 0 looks like no dimension."""
+    """Return shape and layout as XLA writes them; a size of 0 looks like no dimension."""
     kind = next((name for column, name in _TYPES.items() if row[column]), "?")
     sizes = [int(size) for size in row[_SIZES : _SIZES + SCHEMA["layout_digits"]] if size]
     shape = f"tuple of {int(row[_TUPLE])}" if kind == "tuple" else f"{kind}[{','.join(map(str, sizes))}]"
@@ -83,7 +83,7 @@ def _attributes(number: int, node: Mapping[str, Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a string of Graphviz, whose escapes are among those of JSON."""
+    """Return a DOT string; DOT's escapes are among those of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -32,8 +32,8 @@ def with_extra(
 ) -> Graph:
     """Return a graph with further features behind those it has, for recipes of any schema.
 
-    The new columns stand in its schema by their names. Files and packs keep them, and a ranker standardises
-    them like all others and refuses graphs without them.
+    The schema lists the new columns by name. Files and packs keep them. A ranker standardises them like all
+    others, and refuses graphs without them.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def with_extra(
     config : dict of str to (C,) array, optional
         A number per config.
     graph : dict of str to number, optional
-        A number of the whole graph.
+        A number for the whole graph.
     kinds : dict of str to str, optional
         Kinds of columns, ``"number"``, ``"log"`` or ``"flag"``. By default arrays of bool are flags, all
         others numbers; see :class:`tpugraphs.data.Column`.
@@ -59,7 +59,7 @@ def with_extra(
     DataError
         An array of another shape, numbers that are not finite or not of their kind.
     ConfigError
-        A name that the graph has already, or a kind that there is not.
+        A name that the graph has already, or an unknown kind.
 
     Examples
     --------
@@ -91,12 +91,12 @@ def with_extra(
 def node_columns(
     base: Graph, node: Columns, kinds: Mapping[str, str] | None = None
 ) -> tuple[NDArray[np.float32], list[Column]]:
-    """Return further features (N, n) of nodes, and what they mean; errors: see :func:`with_extra`."""
+    """Return further features (N, n) of nodes, and their columns; errors: see :func:`with_extra`."""
     return _columns("node", node, base.num_nodes, _checked({"node": node}, kinds))
 
 
 def _checked(given: Mapping[str, Columns], kinds: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the kinds of columns by name; ConfigError unless each is that of a column that is given."""
+    """Return the kinds of columns by name; ConfigError unless each belongs to a given column."""
     for group, columns in given.items():
         if not isinstance(columns, Mapping):
             raise ConfigError(f"{group}: expected names and columns, got {type(columns).__name__}")
@@ -109,7 +109,7 @@ def _checked(given: Mapping[str, Columns], kinds: Mapping[str, str] | None) -> M
 def _columns(
     group: str, given: Columns, rows: int | None, kinds: Mapping[str, str]
 ) -> tuple[NDArray[np.float32], list[Column]]:
-    """Return new columns as an array (rows, n), of the whole graph (n,), and what they mean."""
+    """Return new values as an array (rows, n), or (n,) for the whole graph, and their columns."""
     found, columns = [], []
     shape: tuple[int, ...] = () if rows is None else (rows,)
     for name, values in given.items():
@@ -122,9 +122,9 @@ def _columns(
 
 
 def any_fields(base: Graph) -> dict[str, Any]:
-    """Return the arguments, but for the schema, that make a graph of any schema out of this one.
+    """Return the arguments, except the schema, that turn this graph into one of any schema.
 
-    Opcodes beyond those of its schema become 0, and runtimes of tile graphs are over their normalizers.
+    Opcodes beyond those of its schema become 0; runtimes of tile graphs are divided by their normalizers.
     """
     names = (*Graph._SAVED, "name", "collection", "path")
     fields: dict[str, Any] = {name: getattr(base, name, None) for name in names} | {"about": dict(base.about)}

@@ -1,4 +1,4 @@
-"""Formats of graph files: tables that map the ending of a file name to what reads or writes it."""
+"""Formats of graph files: tables that map the ending of a file name to its reader or writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables to graphs: :func:`from_frame` makes one graph of every problem in a table of measurements."""
+"""Tables to graphs: :func:`from_frame` makes one graph per problem in a table of measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tpugraphs.system.words import counted
 
 __all__ = ["Table", "from_frame"]
 
-_ONE = "graph"  # name of the graph of a table that is one problem
+_ONE = "graph"  # graph name for a table of one problem
 
 
 class Table(Protocol):
@@ -35,7 +35,7 @@ class Table(Protocol):
 
 
 ByProblem = ArrayLike | Mapping[Any, ArrayLike] | None
-"""An array for all problems, or one for each."""
+"""An array for all problems, or one per problem."""
 
 
 def from_frame(
@@ -56,18 +56,18 @@ def from_frame(
     schema: Schema | None = None,
     direction: str | None = None,
 ) -> list[Graph]:
-    """Make graphs of a table with one measured configuration per row.
+    """Make graphs from a table with one measured configuration per row.
 
     Rows with equal values in the `group` columns are the configurations of one problem and become one graph,
     in the order in which the problems first occur. All graphs have one schema, inferred from the whole table:
 
-    - strings are a category, whose values are those in the table in alphabetical order;
+    - strings are a category, whose values are those in the table, in alphabetical order;
     - bools are a flag;
     - numbers are a log number if none is negative, the largest is at least 1 and at least 16 times the
       smallest that is not 0; all others are a number.
 
-    `kinds` overrules this per column, and `schema` altogether. Columns go by name, so their order in the
-    table does not matter; those that are not named are not read.
+    `kinds` overrides this per column, and `schema` altogether. Columns are found by name, so their order in
+    the table does not matter; columns that are not named are not read.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def from_frame(
     config : str or list of str
         Columns that describe a configuration.
     group : str or list of str
-        Columns whose values identify the problem of a row; none: the table is one problem.
+        Columns whose values identify the problem of a row; without any, the table is one problem.
     features : str or list of str
         Columns that describe the problem, such as its sizes or the device; one value per problem.
     runtime : str or None
         Column of the run times, each > 0, or of another quantity, see `direction`. None: not measured, for
-        graphs that only have to be ranked.
+        graphs to rank only.
     valid : str, optional
         Column that is False where a configuration failed. Its run time is not read and may be missing or a
         text.
@@ -94,23 +94,23 @@ def from_frame(
         Edges of every problem. The keys of such a dict are values of the group column, or tuples of values if
         there are several group columns.
     nodes : (N, F) array, or dict of problem to such arrays, optional
-        Node features. Left out: nodes without features, as many as `opcodes` or `edges` name, or one.
+        Node features. By default nodes have none, and `opcodes` or `edges` imply their number, or it is 1.
     opcodes : (N,) array, or dict of problem to such arrays, optional
         Opcodes of the nodes.
     unit : {"ns", "us", "ms", "s"} or str, optional
-        Unit of the run times, or the column that holds it, which must hold one unit only. By default the end
-        of the column's name decides: ``ms`` and ``time_ms`` mean milliseconds, ``time`` leaves it open.
+        Unit of the run times, or the name of a column with a single unit. By default the end of the run time
+        column's name decides: ``ms`` and ``time_ms`` mean milliseconds, ``time`` leaves it open.
     kinds : dict of str to str, optional
         Column to ``"number"``, ``"log"``, ``"category"`` or ``"flag"``.
     schema : Schema, optional
         Schema that the graphs must fit, for example that of the training graphs. Names, kinds and values of
         the columns are checked against it.
     direction : {"minimize", "maximize"}, optional
-        Whether less or more is better of what the column `runtime` holds. ``"maximize"``, for example of
-        operations per second: ``graph.runtime`` is 1 / value, so that it is better if it is smaller and the
-        ratios are kept, and `unit` is any text, by default the name of the column. ``graph.measured`` holds
-        the values of the table. By default that of `schema`, or ``"minimize"``, with a
-        warning where the column is called like a rate.
+        Whether smaller or larger values of the column `runtime` are better. With ``"maximize"``, for example
+        for operations per second, ``graph.runtime`` is 1 / value, so that smaller is better and ratios are
+        kept; `unit` is any text, by default the name of the column. ``graph.measured`` holds the values of
+        the table. By default that of `schema`, or ``"minimize"``, with a warning where the column is named
+        like a rate.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def from_frame(
     Raises
     ------
     DataError
-        The table is ragged; a column is missing or there twice; a value is missing, not finite, of mixed
+        The table is ragged; a column is missing or duplicated; a value is missing, not finite, of mixed
         types, not of its kind, or a category that `schema` does not know; a run time is not > 0; two units; a
         problem all of whose configurations failed. The error names column, row (from 0) and problem.
     ConfigError
@@ -189,7 +189,7 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
 
 
 def _direction(given: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
-    """Return the direction that holds; warn if none is given and a name suggests that more is better."""
+    """Return the direction to use; warn if none is given and a name suggests that more is better."""
     if given is not None and given not in DIRECTIONS:
         raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {given!r:.60}")
     known = None if schema is None else schema.direction
@@ -224,7 +224,7 @@ def _check_roles(roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tup
 def _fitted(
     schema: Schema, roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]]
 ) -> dict[int, tuple[str, ...]]:
-    """Refuse columns that the schema lacks, and bring digits into its order."""
+    """Refuse columns that the schema lacks, and put digits in its order."""
     first = next(iter(by_node.values()), ())
     for what, group, names in (
         ("features", schema.graph, roles["features"]),
@@ -271,13 +271,13 @@ class _Rows:
         return ", ".join(f"{c}={v}" for c, v in zip(self.roles["group"], key, strict=True)) or _ONE
 
     def place(self, row: int, rows: AnyArray | None = None) -> str:
-        """Return where a row is, or the row of this place among some, for errors."""
+        """Return where a row is, for errors; with `rows`, the number is a position among these."""
         row = row if rows is None else int(rows[row])
         key = next((key for key, mine in self.problems.items() if row in mine), ())
         return f"row {row} (problem {self.name(key)!r})" if key else f"row {row}"
 
     def typed(self, name: str) -> AnyArray:
-        """Values of a column, of one type."""
+        """Return the values of a column, all of one type."""
         return typed("table", name, self.raw[name], self.place)
 
     def _valid(self) -> NDArray[np.bool_] | None:
@@ -295,7 +295,7 @@ class _Rows:
         return good
 
     def _missing(self, name: str) -> NDArray[np.bool_]:
-        """Rows without a value: None or NaN."""
+        """Return which rows have no value: None or NaN."""
         missing = (
             value is None or (isinstance(value, (float, np.floating)) and bool(value != value))
             for value in self.raw[name]
@@ -303,7 +303,7 @@ class _Rows:
         return np.fromiter(missing, np.bool_, self.count)
 
     def _times(self, name: str, read: NDArray[np.bool_], instead: float, todo: str) -> AnyArray:
-        """Run times of the rows to be read, except those that failed; `instead` of the others."""
+        """Return run times of the rows to read, except failed ones; `instead` for all others."""
         rows = np.flatnonzero(read if self.valid is None else read & self.valid)
         raw = self.raw[name]
         given = (raw if isinstance(raw, np.ndarray) else objects(raw))[rows]
@@ -331,13 +331,13 @@ class _Rows:
         refuse_rows(_WHERE, name, values != values[0], values, expected, partial(self.place, rows=at), todo)
 
     def invert(self) -> None:
-        """Make 1 / value of what was measured, so that less is better."""
-        with np.errstate(over="ignore", divide="ignore"):  # which the graph refuses
+        """Replace measured values by 1 / value, so that smaller is better."""
+        with np.errstate(over="ignore", divide="ignore"):  # the graph refuses these
             self.runtime = None if self.runtime is None else 1 / self.runtime
             self.repeats = [1 / several for several in self.repeats]
 
     def unit(self, given: str | None, schema: Schema | None, maximize: bool) -> str | None:
-        """Return the unit by the name of the column, the argument or the schema; DataError for two."""
+        """Return the unit from the column's name, the argument or the schema; DataError if they differ."""
         known = None if schema is None else schema.unit
         if self.runtime is None:
             return known if schema is not None else given if maximize or given in UNITS else None
@@ -366,7 +366,7 @@ def _listed(table: Any) -> list[Any] | None:
 
 
 def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Named columns of a DataFrame or a mapping, of one length."""
+    """Return the named columns of a DataFrame or a mapping, all of one length."""
     have = _listed(table)
     if have is None or not hasattr(table, "__getitem__"):
         path = isinstance(table, (str, os.PathLike))
@@ -400,10 +400,10 @@ def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _hint(name: str, table: Any, have: list[Any]) -> str:
-    """Say what to do about a missing column."""
+    """Return what to do about a missing column."""
     if name in (getattr(getattr(table, "index", None), "names", None) or ()):
         return "it is a level of the index: give table.reset_index()"
-    if name == "ms":  # as runtime= is by default
+    if name == "ms":  # the default of runtime=
         return "give runtime= the column of run times, or None if nothing was measured"
     near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
     if near:
@@ -412,7 +412,7 @@ def _hint(name: str, table: Any, have: list[Any]) -> str:
 
 
 def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[_Key, Graph]:
-    """Make a graph without configs of every problem: its nodes and edges, checked."""
+    """Make a graph without configs for every problem: its nodes and edges, checked."""
 
     def of(key: _Key) -> Graph:
         ends, feat, codes = _of("edges", edges, key), _of("nodes", nodes, key), _of("opcodes", opcodes, key)
@@ -430,7 +430,7 @@ def _infer(
     rows: _Rows, digit_names: Sequence[str], kinds: Mapping[str, str],
     programs: Mapping[_Key, Graph],
 ) -> Schema:  # fmt: skip
-    """One schema for all problems of the table."""
+    """Infer one schema for all problems of the table."""
     unknown = [name for name in kinds if name not in rows.columns]
     if unknown:
         raise ConfigError(f"kinds: {unknown[0]!r} is none of the config and feature columns")
@@ -459,7 +459,7 @@ def _infer(
 
 
 def _of(what: str, given: Any, key: _Key) -> Any:
-    """Return what belongs to a problem: an entry of a dict, or the same for all."""
+    """Return the value for a problem: an entry of a dict, or the same for all."""
     if not isinstance(given, Mapping):
         return given
     short = key[0] if len(key) == 1 else key
@@ -469,7 +469,7 @@ def _of(what: str, given: Any, key: _Key) -> Any:
 
 
 def _graphs(rows: _Rows, schema: Schema, programs: Mapping[_Key, Graph]) -> list[Graph]:
-    """One graph of every problem."""
+    """Make one graph per problem."""
     for at in rows.problems.values():
         for name in rows.roles["features"]:
             values, todo = rows.columns[name][at], "name it in config, or in group too"

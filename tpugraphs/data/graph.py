@@ -1,4 +1,4 @@
-"""The measured graph of any schema, :class:`Graph`; :mod:`tpugraphs.data.published` has those of TpuGraphs.
+"""Measured graphs of any schema: :class:`Graph`. Those of TpuGraphs are in :mod:`tpugraphs.data.published`.
 
 A graph is read-only. Its constructor checks shapes, node numbers, features and runtimes, so every array can
 be passed to the C core. Config digits of a file are inflated and checked on first use, or by
@@ -45,14 +45,14 @@ class Graph:
     Parameters
     ----------
     node_feat : (N, F) float, optional
-        Node features. If left out, nodes have no features and there are as many as `node_opcode` has entries,
+        Node features. By default nodes have no features, and there are as many as entries of `node_opcode`,
         or one: a table of configs is a graph of one node without edges.
     edge_index : (E, 2) int, optional
         Rows (u, v): node u consumes the output of node v.
     node_opcode : (N,) int in 0..255, optional
         What each node does.
     graph_feat : (G,) float, optional
-        Features of the whole problem, such as its sizes or the device.
+        Features of the whole problem, such as sizes or the device.
     config_feat : (C, T) float, optional
         Configs as features, and/or
     node_config_ids : (K,) int, optional
@@ -60,8 +60,8 @@ class Graph:
     node_config_feat : (C, K, D), optional
         configs as digits per configurable node, whole numbers from -1 ("not set") on.
     runtime : (C,) int or float, optional
-        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured. Of a
-        quantity of which more is better give 1 / value, and a schema with ``direction="maximize"``.
+        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured. For a
+        quantity where more is better, give 1 / value and a schema with ``direction="maximize"``.
     valid : (C,) bool, optional
         False where a config failed. Its runtime is not read, and is kept as NaN (0 among whole numbers).
     repeats : (C, R) float, optional
@@ -69,8 +69,8 @@ class Graph:
     schema : Schema, optional
         What the columns mean. By default it is inferred: every column is a number (:meth:`Schema.infer`).
     about : mapping, optional
-        What is known about the measurements, such as device, versions and date: names, and values that JSON
-        can hold. It is saved with the graph.
+        Facts about the measurements, such as device, versions and date: names, and values that JSON can hold.
+        Saved with the graph.
     name, collection, path : str, optional
         Where the graph comes from.
 
@@ -79,9 +79,9 @@ class Graph:
     node_feat (N, F) float32, edge_index (E, 2) int64, node_config_ids (K,) int64 : numpy.ndarray
         Read-only.
     runtime (C,) int64 or float64 : numpy.ndarray
-        Read-only; `config_runtime` is another name of it.
+        Read-only; `config_runtime` is an alias.
     node_opcode (N,) uint8, graph_feat (G,) float32, config_feat (C, T) float32 : numpy.ndarray or None
-        Read-only; None where not given, and so are
+        Read-only; None where not given, as are
     valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
     schema : Schema
     about : mapping
@@ -116,7 +116,7 @@ class Graph:
     _UNSAVED: tuple[str, ...] = ("schema", "about")  # further arguments of the constructor
     _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
     _digits: Digits
-    _pack: Pack | None = None  # where arrays that have not been read yet come from
+    _pack: Pack | None = None  # source of arrays that have not been read yet
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Graph:
 
     @staticmethod
     def _names(schema: Schema | None, **tables: Any) -> dict[str, tuple[str, ...]]:
-        """Names of columns by group: of the schema, or else of the tables that have some."""
+        """Return names of columns by group: from the schema, or else from tables that have them."""
         found = {group: arrays.column_names(table) for group, table in tables.items()}
         if schema is None:
             return {group: names for group, names in found.items() if names is not None}
@@ -173,7 +173,7 @@ class Graph:
         return {group: tuple(column.name for column in getattr(schema, group)) for group in GROUPS}
 
     def _features(self) -> dict[str, npt.NDArray[np.float32] | None]:
-        """Features by group of the schema."""
+        """Return the features by group of the schema."""
         return {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
 
     def _init_features(
@@ -203,7 +203,7 @@ class Graph:
         self._set(_digits=own)
 
     def _own_digits(self, given: Any, schema: Schema | None) -> Digits:
-        """Return digits (C, K, D) as int8, in the range that the schema or else the format allows."""
+        """Return digits (C, K, D) as int8, in the range that the schema allows, or else the format."""
         field, nodes = "node_config_feat", len(self.node_config_ids)
         if isinstance(given, ConfigFeatures):
             given = given._digits
@@ -230,7 +230,7 @@ class Graph:
         return Digits(packed.shape, packed.view(), values=values)
 
     def _own_schema(self, schema: Schema | None, names: Mapping[str, Sequence[str]]) -> Schema:
-        """Return the given schema if the arrays fit it, or infer one, whose columns have these names."""
+        """Return the given schema if the arrays fit it, or infer one with these column names."""
         feats = self._features()
         if schema is None or schema.inferred:
             given: dict[str, Any] = {f"{group}_feat": array for group, array in feats.items()}
@@ -279,10 +279,10 @@ class Graph:
             repeats=None if several is None else arrays.frozen(several, repeats),
         )
 
-    if not TYPE_CHECKING:  # else any name would do
+    if not TYPE_CHECKING:  # else type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Read the arrays of the pack when the first of them is used."""
+            """Read the arrays of the pack on first use."""
             pack = self.__dict__.get("_pack")
             fields = {} if pack is None or name.startswith("_") else pack.fields()
             if name not in fields:
@@ -346,12 +346,12 @@ class Graph:
 
     @property
     def config_runtime(self) -> Times:
-        """Another name of `runtime`, (C,)."""
+        """Alias of `runtime`, (C,)."""
         return self.runtime
 
     @property
     def measured(self) -> npt.NDArray[np.float64] | Times:
-        """What was measured (C,), in the schema's unit: `runtime`, or 1 / `runtime` where more is better."""
+        """Measured values (C,), in the schema's unit: `runtime`, or 1 / `runtime` where more is better."""
         if not self.schema.maximized:
             return self.runtime
         with np.errstate(divide="ignore"):
@@ -446,7 +446,7 @@ class Graph:
         return type(self)(**{**self.fields(), **fields})
 
     def _with(self, **fields: Any) -> Self:
-        """Copy with already checked fields."""
+        """Make a copy with fields that are already checked."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, **fields)
         return other
@@ -475,7 +475,7 @@ class Graph:
         return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
 
     def _rows(self, rows: Rows, name: str = "rows") -> slice | arrays.AnyArray:
-        """`rows` as an index array, slice or mask."""
+        """Return `rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
         count, whose = self.num_configs, f"graph {self.name!r} has {counted(self.num_configs, 'config')}"
@@ -523,7 +523,7 @@ class Graph:
         return self._with(**chosen)
 
     def digits_of(self, rows: Rows) -> npt.NDArray[np.int8]:
-        """Return the digits of some configs; of a pack only these are read.
+        """Return the digits of some configs; from a pack only these are read.
 
         Parameters
         ----------
@@ -543,12 +543,12 @@ class Graph:
         return self._digits.take(self._rows(rows))
 
     def validate(self) -> Self:
-        """Check everything now, including what is otherwise checked on first use.
+        """Check everything now, including parts that are otherwise checked on first use.
 
         Returns
         -------
         graph
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -588,7 +588,7 @@ class Graph:
             The file cannot be written.
         """
         if self.valid is not None:
-            _some_ran(self.valid)  # a file without any could not be opened
+            _some_ran(self.valid)  # a file without any cannot be opened
         file = absolute(path)
         write = formats.of(file, formats.WRITERS) or write_npz
         write(file, self)
@@ -609,7 +609,7 @@ class Graph:
         if self._digits.shape[2] == 0:
             return first, inverse
         both = np.stack([inverse, self._digits.distinct()[1]], 1)
-        return _core.dedup_rows(both.view(np.float32))  # which compares bytes
+        return _core.dedup_rows(both.view(np.float32))  # compares bytes
 
     def merged(self, keep: str) -> Self:
         """Make a graph of the different configs; see :func:`tpugraphs.dedup`.
@@ -617,7 +617,7 @@ class Graph:
         Parameters
         ----------
         keep : {"first", "min", "mean"}
-            Which runtime stands for equal configs.
+            Which runtime equal configs get.
 
         Returns
         -------
@@ -648,11 +648,11 @@ class Graph:
         return description.describe(self)
 
     def to_dot(self) -> str:
-        """Draw the graph in Graphviz's language, for ``dot -Tsvg``.
+        """Return the graph in Graphviz's DOT language, for ``dot -Tsvg``.
 
-        Arrows lead from an operand to what uses it; dashed ones from the root of a computation to what calls
-        it. Configurable nodes are orange and numbered, convolutions and dots are blue, roots have a double
-        border. A kernel is legible; of a larger graph draw a part: ``tg.prune(g, "config-1hop").to_dot()``.
+        Arrows lead from an operand to its user; dashed ones from the root of a computation to its caller.
+        Configurable nodes are orange and numbered, convolutions and dots are blue, roots have a double
+        border. A kernel is legible; for a larger graph draw a part: ``tg.prune(g, "config-1hop").to_dot()``.
 
         Returns
         -------
@@ -662,7 +662,7 @@ class Graph:
         return drawing.to_dot(self)
 
     def to_networkx(self) -> networkx.DiGraph[int]:
-        """Make a ``networkx.DiGraph`` with edges from an operand to what uses it.
+        """Make a ``networkx.DiGraph`` with edges from an operand to its user.
 
         Nodes have ``opcode``, ``configurable`` (the place among the configurable nodes, or None) and, in
         layout and tile graphs, ``shape``, ``layout`` and ``is_root``.
@@ -700,9 +700,9 @@ TEXTS = ("name", "collection", "path")
 Graphs = Graph | Iterable[Graph]
 """One graph, or several: a list, a split of a collection."""
 Valid = Graph | Iterable[Graph] | float | None
-"""What parameters are chosen by: graphs, or a share of the configs of the training graphs."""
+"""What to validate on: graphs, or a share of the configs of the training graphs."""
 SampleWeight = npt.ArrayLike | Sequence[npt.ArrayLike | None] | None
-"""Weights (C,) of the configs of a graph, or these or None for each of several."""
+"""Weights (C,) of the configs of a graph, or a list of weights or None, one per graph."""
 
 
 class TableLike(Protocol):

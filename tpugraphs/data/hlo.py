@@ -1,7 +1,7 @@
-"""Graphs out of protocol buffers of HLO (``.pb``): any program of XLA, with its measurements if it has any.
+"""Graphs from protocol buffers of HLO (``.pb``): any program of XLA, with its measurements if it has any.
 
-A file holds one of four messages, which is recognised by what is in it: ``xla.HloModuleProto`` (as JAX's
-``lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()`` gives it), ``xla.HloProto`` (as
+A file holds one of four messages, recognised by its content: ``xla.HloModuleProto`` (as from JAX's
+``lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()``), ``xla.HloProto`` (as
 ``--xla_dump_hlo_as_proto`` writes it), ``tpu_graphs.ModuleTuningData`` or ``tpu_graphs.TuningData``.
 Features, opcodes, edges and configs are those of the extractor of TpuGraphs, bit for bit. It aborts where a
 computation is called twice by one instruction; here that is one edge.
@@ -47,11 +47,11 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     max_bytes : int
         Refuse a file whose arrays would take more memory than this.
     padding : {0, -1}
-        What fills the columns 31-36, 95-98, 101-104 and 134-139 of `node_feat` behind lists that are shorter:
-        0 as in the published files, or -1. The features show which one it was, so saved files record it
-        (:mod:`tpugraphs.preprocess.padding`), and rankers refuse the other one where it matters to them.
+        Padding of lists in the columns 31-36, 95-98, 101-104 and 134-139 of `node_feat`: 0 as in the
+        published files, or -1. It can be seen in the features, so saved files record it
+        (:mod:`tpugraphs.preprocess.padding`), and rankers to which it matters refuse the other one.
     extra : bool
-        Append to the node features what the third place of the Kaggle competition read from these files: 30
+        Append the node features that the third place of the Kaggle competition read from these files: 30
         columns of dot and gather dimensions and flags, and 16 with the shapes of both operands of
         convolutions and dots (-1: missing, -2: another instruction). The published kinds have no room for
         more columns, so the result is a :class:`tpugraphs.Graph` whose schema names all of them. It can be
@@ -72,8 +72,8 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     Warns
     -----
     UserWarning
-        When all runs of a program are left out, as the extractor does: if none without error is marked as the
-        default, if there is only one with tile sizes, or if one of these has none.
+        When all runs of a program are left out, as by the extractor: if no run without error is marked as the
+        default, if only one run has tile sizes, or if one of the runs with tile sizes has none.
     """
     _check_padding(padding)
     with naming(path):
@@ -88,16 +88,16 @@ def read_bytes(
     padding: int = 0,
     extra: bool = False,
 ) -> Any:
-    """Read from memory what a file of HLO would hold, such as what JAX gives.
+    """Read HLO from memory, for example from JAX, in the form that files have.
 
     Parameters
     ----------
     data : bytes, or anything else that holds bytes in a row
-        It is read where it is; the result does not refer to it.
+        Read in place; the result does not refer to it.
     name : str
-        Of the graph; with several kernels, what the names of theirs begin with.
+        Name of the graph; with several kernels, the prefix of their names.
     max_bytes, padding, extra
-        As in :func:`read`; so are errors and warnings.
+        As in :func:`read`, with the same errors and warnings.
 
     Returns
     -------
@@ -122,18 +122,18 @@ def read_bytes(
 
 
 def node_names(source: str | os.PathLike[str] | Bytes) -> Any:
-    """Read what the instructions are called, and which operations of the program they come from.
+    """Read the names of the instructions, and of the operations of the program they come from.
 
     Parameters
     ----------
     source : path, or bytes
-        A file, or what is in one.
+        A file, or its content.
 
     Returns
     -------
     names, op_names : list of str
         In the order of the nodes; ``op_name`` of the metadata is ``"jit(f)/jit(main)/add"``, for example, and
-        ``""`` where an instruction has none. Of a ``TuningData``: a list with such a pair for every kernel.
+        ``""`` where an instruction has none. For a ``TuningData``: a list with such a pair for every kernel.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def node_names(source: str | os.PathLike[str] | Bytes) -> Any:
 
 
 def fusions(data: Bytes, name: str = "graph", max_bytes: int = DEFAULT_MAX_BYTES) -> list[Any]:
-    """Read the fused computations of an optimised program, each with what it calls, as graphs.
+    """Read the fused computations of an optimised program, each with its callees, as graphs.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _check_padding(padding: Any) -> None:
 def _graphs(
     message: str, programs: list[dict[str, Any]], name: str, path: str | None, stacklevel: int
 ) -> Any:
-    """Make what `read` returns."""
+    """Make the graphs that `read` returns."""
     names = [name]
     if message == "TuningData":
         kernels = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]
@@ -204,7 +204,7 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     """Make the graph of a program, of any schema if it has extra columns."""
     for array in program.values():
         if isinstance(array, np.ndarray):
-            array.flags.writeable = False  # so that the graph need not copy it
+            array.flags.writeable = False  # so the graph need not copy it
     tile = "config_feat" in program
     origin: dict[str, Any] = {"name": name, "collection": collection_of(path or ""), "path": path}
     given = {field: program[field] for field in (_TILE if tile else _LAYOUT)}
@@ -216,20 +216,20 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     if tile:
         normalizers = program["config_runtime_normalizers"]
         return TileGraph(**given, **origin, config_runtime_normalizers=normalizers)
-    digits = given.pop("node_config_feat")  # which the core has checked
+    digits = given.pop("node_config_feat")  # checked by the core
     return LayoutGraph(**given, **origin, node_config_feat=Digits(digits.shape, digits))
 
 
 _TILE = ("node_opcode", "edge_index", "config_feat")
 _LAYOUT = ("node_opcode", "edge_index", "node_config_ids", "node_config_feat")
-# As the third place named them, in alphabetical order, then those of operands.
+# Names of the third place, in alphabetical order, then those of operands.
 _EXTRA = """
     collapsed_slice_dims_[3] gather_slice_sizes_[5] has_dynamic_com index_vector_dim indices_are_sorted
     is_root_of_com lhs_batch_dimensions_[3] lhs_contracting_dimensions_[3] offset_dims_[3]
     rhs_batch_dimensions_[3] rhs_contracting_dimensions_[3] start_index_map_[3]
     operand_0_shape_dimension_[6 sum product] operand_1_shape_dimension_[6 sum product]
 """
-# One opcode more than in embeddings: any that the reader knows can occur.
+# One opcode more than in embeddings: every opcode that the reader knows can occur.
 EXTRA_LAYOUT, _EXTRA_TILE = (
     replace(schema, node=(*schema.node, *map(Column, spelled(_EXTRA))), opcodes=_core.SCHEMA["opcodes"] + 1)
     for schema in (LAYOUT, TILE)

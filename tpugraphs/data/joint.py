@@ -19,16 +19,16 @@ JOINT = Schema(
     digits=LAYOUT.digits,
     opcodes=LAYOUT.opcodes,
 )
-"""Columns of :func:`as_joint`: node features and digits of layouts, the 24 tile numbers, and which it is."""
+"""Columns of :func:`as_joint`: node features and digits of layouts, the 24 tile numbers, and the kind."""
 
 
 def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
-    """Return a layout or tile graph as one of :data:`JOINT`, for recipes of any schema such as graph-config.
+    """Convert a layout or tile graph to :data:`JOINT`, for recipes of any schema such as graph-config.
 
-    The fifth place trained one model on all collections. What a kind of graph does not have is 0: a layout
-    graph has no tile numbers, and no node of a tile graph is configurable. Runtimes are those of a layout
-    graph in nanoseconds, or those of a tile graph over their normalizers; only their order within a graph
-    means the same in both. The zeros of a graph that was not measured stay.
+    The fifth place trained one model on all collections. Features that a kind of graph lacks are 0: a layout
+    graph has no tile numbers, and no node of a tile graph is configurable. Runtimes are in nanoseconds for
+    layout graphs, and divided by their normalizers for tile graphs; only their order within a graph means the
+    same in both. An unmeasured graph keeps its zeros.
 
     Parameters
     ----------

@@ -21,16 +21,16 @@ ARCHITECTURES = (
     *("resnet", "inception", "xception", "efficientnet", "mobilenet", "mnasnet", "densenet"),
     *("alexnet", "vgg"),
 )
-"""Architectures in names of programs. The first that is found decides: a detector before its backbone."""
+"""Architectures in names of programs. The first match decides: a detector before its backbone."""
 
 _MOST_OPCODES = 256
 
 
 def family(graph: Graph) -> str:
-    """Family of a program by its name: an architecture of `ARCHITECTURES`, or else the first word.
+    """Return the family of a program by its name: an architecture of `ARCHITECTURES`, or else the first word.
 
     ``"small_bert_L-2_H-768_batch_size_16_test"`` is of the family ``"bert"``, ``"magenta_dynamic"`` of
-    ``"magenta"``. Names that are hashes, as those of published test files, are a family each.
+    ``"magenta"``. A name that is a hash, as in published test files, is a family by itself.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def family(graph: Graph) -> str:
 
 
 def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size") -> NDArray[np.int64]:
-    """Find the graphs that are most like one, for example to learn from these alone (the eighth place).
+    """Find the graphs most similar to one, for example to learn from these alone (the eighth place).
 
     Programs of one architecture with other batch sizes have equal sizes and opcodes.
 
@@ -67,21 +67,21 @@ def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size")
     n : int
         How many; all if there are fewer.
     by : {"size", "opcodes"}
-        The distance. Of sizes it is ``|ln((N + 1) / (N' + 1))| + |ln((E + 1) / (E' + 1))|`` for N nodes and
-        E edges. Of opcodes it is the sum of the absolute differences of the numbers of nodes with each
+        The distance. For sizes it is ``|ln((N + 1) / (N' + 1))| + |ln((E + 1) / (E' + 1))|`` for N nodes and
+        E edges. For opcodes it is the sum of the absolute differences of the numbers of nodes with each
         opcode, divided by ``N + N'`` (Bray and Curtis 1957): from 0 to 1.
 
     Returns
     -------
     (n,) int64
-        Positions in `graphs`, the nearest first; of equally near ones the first.
+        Positions in `graphs`, nearest first; ties keep their order.
 
     Raises
     ------
     ConfigError
         `n` below 1, an unknown distance, or no graphs.
     DataError
-        A graph without opcodes, where they are compared.
+        A graph without opcodes, for ``by="opcodes"``.
     """
     check_nearest(n, by)
     if len(graphs) == 0:
@@ -90,14 +90,14 @@ def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size")
 
 
 def check_nearest(n: int, by: str) -> None:
-    """Raise ConfigError unless `n` and `by` are such as :func:`nearest` takes."""
+    """Raise ConfigError unless :func:`nearest` takes this `n` and `by`."""
     check_whole("n", n, 1)
     if by not in ("size", "opcodes"):
         raise ConfigError(f"by: expected 'size' or 'opcodes', got {by!r}")
 
 
 def closest(of: NDArray[np.float64], graph: Graph, n: int, by: str) -> NDArray[np.int64]:
-    """Return what :func:`nearest` does, (n,), among graphs whose :func:`traits` (G, D) are known."""
+    """Return the result (n,) of :func:`nearest` among graphs whose :func:`traits` (G, D) are known."""
     own = traits([graph], by)[0]
     apart = np.abs(of - own).sum(1)
     if by == "opcodes":

@@ -1,4 +1,4 @@
-"""Runtimes of a graph: whether they are measurements, and in what form those of one graph compare."""
+"""Runtimes of a graph: whether they are measurements, and how to compare them within a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["relative_runtimes", "require_measured"]
 
 
 def relative_runtimes(graph: Graph) -> NDArray[np.float64]:
-    """Return the runtimes (C,) of a graph; those of a measured tile graph over their normalizers."""
+    """Return the runtimes (C,) of a graph, divided by the normalizers for a measured tile graph."""
     runtimes = graph.runtime.astype(np.float64)
     if not isinstance(graph, TileGraph) or not graph.has_runtimes:  # normalizers of others may be 0
         return runtimes
@@ -24,8 +24,8 @@ def relative_runtimes(graph: Graph) -> NDArray[np.float64]:
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
     """Raise DataError unless all configs in `rows` (n,) of a graph ran and have runtimes above 0.
 
-    `purpose` is the consequence, such as ``"nothing can be learnt"``; `remedy`, what to do about a graph that
-    was not measured.
+    In the error, `purpose` is the consequence, such as ``"nothing can be learnt"``; `remedy` is what to do
+    about a graph that was not measured.
     """
     runtimes, unit = graph.runtime, "" if graph.schema.maximized else graph.schema.unit or ""
     ran = np.ones(runtimes.size, np.bool_) if graph.valid is None else graph.valid

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["write_npz"]
 
-_PIECE = 4 << 20  # bytes that are written at a time: `ConfigFeatures` never exist as a whole
+_PIECE = 4 << 20  # bytes written at a time: `ConfigFeatures` are never in memory as a whole
 
 
 def write_npz(path: str, graph: Graph) -> None:
-    """Write a graph as an npz; whole or not at all."""
+    """Write a graph as an npz, atomically."""
     with (
         atomic_write(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,

@@ -8,5 +8,5 @@ _NAMES = _core.OPCODES.split()
 
 
 def opcode_name(opcode: int) -> str:
-    """Name of an opcode number; ``"unknown"`` for 0 and for numbers above 120."""
+    """Return the name of an opcode number; ``"unknown"`` for 0 and for numbers above 120."""
     return _NAMES[opcode - 1] if 1 <= opcode <= len(_NAMES) else "unknown"

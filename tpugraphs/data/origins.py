@@ -1,4 +1,4 @@
-"""Public files that the package reads but does not ship: found in a data folder, or downloaded.
+"""Public files that the package reads but does not ship: from a data folder, or downloaded.
 
 Each is known by its SHA-256. A file with another digest is never read, wherever it comes from.
 """
@@ -53,12 +53,12 @@ class PublicFile:
         return self.at(GITHUB)
 
     def at(self, base: str) -> str:
-        """Return its address where `base` stands for `GITHUB`."""
+        """Return its address with `base` in place of `GITHUB`."""
         return f"{base}/{quote(f'{self.repository}/{self.commit}/{self.folder}{self.name}')}"
 
     @property
     def source(self) -> str:
-        """Repository, commit and name, for people."""
+        """Repository, commit and name, as text."""
         return f"{self.repository}, commit {self.commit[:7]}, {self.name}"
 
 
@@ -73,7 +73,7 @@ def find(name: str, sha256: str) -> Path | None:
 
 
 def _named(name: str) -> Iterator[Path]:
-    """Files of this name, first where downloads are stored."""
+    """Yield files of this name, first those in the folder of downloads."""
     folder = data_folder()
     others = (path for path in sorted(folder.glob(f"*/{name}")) if path.parent.name != _STORE)
     for path in (folder / _STORE / name, folder / name, *others):
@@ -82,21 +82,21 @@ def _named(name: str) -> Iterator[Path]:
 
 
 def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
-    """Return where a public file is; if it is nowhere, download it into the data folder, with a notice.
+    """Return the path of a public file; if it is missing, download it into the data folder, with a notice.
 
     Parameters
     ----------
     file : PublicFile
     download : bool
-        False: it must be there.
+        False: raise an error if it is missing.
     attempts : int
         How often to try a connection that fails.
 
     Raises
     ------
     DataError
-        It is not there and is not or cannot be downloaded, naming the address, the folder in which to put it
-        by hand and the environment variable.
+        It is missing and not downloaded; the message names the address, the folder in which to put it by hand
+        and the environment variable.
     """
     found = find(file.name, file.sha256)
     if found is not None:
@@ -111,7 +111,7 @@ def _download(file: PublicFile, attempts: int) -> Path:
     notice(f"tpugraphs: downloading {file.url} ({counted(file.size, 'byte')}) to {store}")
     try:
         store.mkdir(parents=True, exist_ok=True)
-        # In a folder of its own, so that several processes may do this at a time.
+        # In a separate folder, so that several processes may do this at a time.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as folder:
             part = Path(folder, file.name)
             fetch(file.url, part, Retries(attempts - 1, timeout=20))

@@ -1,10 +1,9 @@
-"""Packs: graphs in files that are mapped into memory. Using a config reads no more than its own bytes.
+"""Packs: graphs in files that are mapped into memory. Using a config reads only its own bytes.
 
-A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
-layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
-Their checksum is compared once, when the first of them is used. ``csrc/io/pack.h`` describes the file.
-Packs of layout and tile graphs are of version 1; those of graphs with a schema of their own hold that
-too, and are of version 2.
+A pack (``name.tgpack``) holds one graph, made from ``name.npz``: its arrays, ready for use. Configs of layout
+graphs are kept as three small numbers per configurable node, six times smaller than digits. Their checksum is
+compared once, on first use. ``csrc/io/pack.h`` describes the file. Packs of layout and tile graphs are of
+version 1; those of other graphs also hold the schema, and are of version 2.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ Origin = tuple[int, int, int]
 
 
 def is_pack(path: str | os.PathLike[str]) -> bool:
-    """Tell a pack by its name.
+    """Return whether a file is a pack, by its name.
 
     Parameters
     ----------
     path : path
-        Of a file, which need not exist.
+        Path of a file, which need not exist.
 
     Returns
     -------
@@ -52,19 +51,19 @@ def is_pack(path: str | os.PathLike[str]) -> bool:
 
 
 class Pack:
-    """An open pack. Opening reads and checks the header; arrays are checked when the first of them is used.
+    """An open pack. Opening reads and checks the header; arrays are checked on first use.
 
     Attributes
     ----------
     path, kind : str
         The kind is ``"layout"``, ``"tile"`` or ``"graph"``.
     arrays : dict of str to ndarray
-        What is in it, read-only, in the mapped file, unchecked.
+        Its arrays, read-only, in the mapped file, unchecked.
     schema : Schema
     about : dict
-        What is known about the measurements.
+        Facts about the measurements.
     origin : (int, int, int)
-        Size, time of change (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
+        Size, modification time (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
 
     Raises
     ------
@@ -84,7 +83,7 @@ class Pack:
         self._fields: dict[str, Any] | None = None
 
     def digits(self) -> Digits:
-        """Return the configs by node, which stay in the file.
+        """Return the configs by node; they stay in the file.
 
         Raises
         ------
@@ -104,7 +103,7 @@ class Pack:
         return Digits(shape, array, self.path, handle=self.handle, values=values)
 
     def fields(self) -> dict[str, Any]:
-        """Return the arrays of the graph but the configs; checksums and contents are checked once."""
+        """Return the arrays of the graph except the configs; checksums and contents are checked once."""
         if self._fields is None:
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
             with naming(self.path):
@@ -127,24 +126,24 @@ class Pack:
         self.fields()
 
     def release(self) -> None:
-        """Give back the memory of pages that were read; they are read again when needed."""
+        """Free the memory of pages that were read; they are read again when needed."""
         _core.pack_release(self.handle)
 
 
 def open_pack(path: str, limit: int) -> Graph:
-    """Open the graph of a pack: read the header, and check if the .npz next to it changed.
+    """Open the graph of a pack: read the header, and check whether the .npz next to it changed.
 
     Parameters
     ----------
     path : str
         Of a pack.
     limit : int
-        Most bytes of all arrays together.
+        Maximum bytes of all arrays together.
 
     Returns
     -------
     graph
-        Its arrays are read when they are used.
+        Its arrays are read on first use.
 
     Raises
     ------
@@ -170,7 +169,7 @@ def open_pack(path: str, limit: int) -> Graph:
 
 
 def origin_of(source: str) -> tuple[Origin, int]:
-    """Origin of a pack of this file, and about how many bytes it takes."""
+    """Return the origin of a pack of this file, and about how many bytes the pack takes."""
     if not source.endswith(".pb"):
         return _core.npz_origin(source)
     crc = 0
@@ -182,10 +181,11 @@ def origin_of(source: str) -> tuple[Origin, int]:
 
 
 def made_from(origin: Origin, source: str) -> bool:
-    """Return whether a pack was made from this .npz or .pb; also if that file is missing.
+    """Return whether a pack was made from this .npz or .pb; true if that file is missing.
 
-    The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
-    again the CRC of their zip directory decides, which holds the CRC of every array; of a .pb its own CRC.
+    A file with the same size and modification time counts as unchanged, as in make. For files that were
+    copied or unpacked again, the CRC of the zip directory decides, which holds the CRC of every array; for a
+    .pb, that of the file.
     """
     try:
         found = os.stat(source)
@@ -200,7 +200,7 @@ def made_from(origin: Origin, source: str) -> bool:
 
 
 def write(path: str | os.PathLike[str], graph: Graph) -> None:
-    """Write a graph as a pack; whole or not at all.
+    """Write a graph as a pack, atomically.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
     OSError
         The file cannot be written.
     DataError
-        Configs that are still in a file turn out to be damaged.
+        Configs that are still in a file are damaged.
     """
     write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
 
@@ -222,7 +222,7 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
 def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64]) -> None:
     """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
     saved, digits = dict(graph._saved()), None
-    if MEMBER in saved:  # a schema of its own
+    if MEMBER in saved:  # not a published schema
         saved["schema"] = saved.pop(MEMBER)
         if "valid" in saved:
             saved["valid"] = saved["valid"].view(np.uint8)

@@ -34,8 +34,8 @@ from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no later file would fare better
-_SPARE = 16 << 20  # bytes of the disk that are left alone
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every later file would fail, too
+_SPARE = 16 << 20  # bytes of the disk to leave free
 _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 
 
@@ -46,11 +46,11 @@ class PackReport:
     Attributes
     ----------
     packed, skipped, verified : int
-        Files packed now; files whose packs were up to date; packs that were read back completely.
+        Files packed now; files with packs that were up to date; packs that were read back completely.
     failed : list of dict
-        ``file``, ``error``, ``field``, ``found`` and ``expected`` of the others.
+        ``file``, ``error``, ``field``, ``found`` and ``expected`` of the other files.
     bytes_in, bytes_out : int
-        Of the .npz files packed now, and of their packs.
+        Size of the .npz files packed now, and of their packs.
     seconds : float
         Time it took.
     """
@@ -64,7 +64,7 @@ class PackReport:
     seconds: float = 0.0
 
     def fail(self, file: str, error: BaseException) -> None:
-        """Note a file that could not be packed or is damaged.
+        """Record a file that could not be packed or is damaged.
 
         Parameters
         ----------
@@ -80,16 +80,16 @@ class PackReport:
 
 @dataclass
 class _Job:
-    """A pack to make, to make again if it is damaged, or only to look through."""
+    """A pack to make, to make again if it is damaged, or only to verify."""
 
     target: str
-    source: str | None = None  # None: what the pack was made from is not here
+    source: str | None = None  # None: the source of the pack is not here
     place: int = 0  # of the graph in the source
-    fresh: bool = True  # the pack is there, and of this source
+    fresh: bool = True  # the pack exists, and is of this source
     size: int = 0  # bytes of the source
     need: int = 0  # bytes of the pack, about
     done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))  # digits; 1: stop
-    digits: int = 1  # that there are, once it is known
+    digits: int = 1  # all of them, once known
 
     @property
     def dealt_with(self) -> int:
@@ -115,28 +115,27 @@ def pack_tree(
     folder : path
         Or one file.
     out : path, optional
-        Where the tree of packs goes; by default next to the .npz files.
+        Root of the tree of packs; by default next to the .npz files.
     jobs : int, optional
         Files at a time; by default as many as there are threads.
     verify : bool
-        Also read all packs back and compare every checksum; one that was there before and is damaged is made
-        again.
+        Also read all packs back and compare every checksum; a damaged older pack is made again.
     verbose : bool, optional
         Progress bar; by default in a terminal or notebook.
 
     Returns
     -------
     PackReport
-        Also of the files that could not be packed; the others are.
+        It lists files that could not be packed; all others are packed.
 
     Raises
     ------
     DataError
-        Nothing there to pack.
+        Nothing to pack.
     ConfigError
         Fewer jobs than one, or another run is packing into the same folder.
     OSError
-        Not enough space, or a folder that cannot be written to.
+        Not enough space, or a folder that is not writable.
     """
     began, report = time.monotonic(), PackReport()
     root = absolute(folder)
@@ -166,7 +165,7 @@ def pack_tree(
 
 
 def _files_below(root: str) -> tuple[list[str], list[str]]:
-    """All .npz and all packs, in order."""
+    """Return all .npz files and all packs, in order."""
     if not os.path.isdir(root):
         if not os.path.exists(root):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), root)
@@ -183,14 +182,14 @@ def _stem(path: str) -> str:
 
 
 def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
-    """Packs of the graphs in a file, each with the file and the graph's place there."""
+    """Return the packs of the graphs in a file, each with the file and the graph's place there."""
     folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
     names = [source.name for source in sources_of(path)]
     return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
 
 
 def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]:
-    """List the packs of sources that can be opened, those to be made first, the largest before others."""
+    """List the packs of sources that can be opened: those to make first, largest first."""
     todo = []
     for target, (source, place) in targets.items():
         try:
@@ -263,7 +262,7 @@ def _pack(job: _Job) -> None:
 
 
 def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbose: bool | None) -> None:
-    """Do the jobs in threads, by the core without the GIL. Errors are noted; a full disk ends the work.
+    """Run the jobs in threads, in the core without the GIL. Errors are recorded; a full disk ends the work.
 
     Ctrl-C is for the main thread, which shows progress and stops the others when it is interrupted.
     """

@@ -1,4 +1,4 @@
-"""Measured graphs: :class:`Graph`, of any schema; of TpuGraphs :class:`LayoutGraph`, :class:`TileGraph`."""
+"""Measured graphs of TpuGraphs: :class:`LayoutGraph` and :class:`TileGraph`. Both are :class:`Graph`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Published(Graph):
     """Common part of the layout and tile graphs of TpuGraphs."""
 
     graph_feat = valid = repeats = None
-    about = MappingProxyType[str, Any]({})  # files of the published schema have no room for it
+    about = MappingProxyType[str, Any]({})  # files of the published schema cannot hold it
     node_opcode: npt.NDArray[np.uint8]
     runtime: npt.NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class _Published(Graph):
     def _times(
         self, field: str, value: Any, count: int, least: int, measured: bool | None = None
     ) -> npt.NDArray[np.int64]:
-        """Check nanoseconds (C,). Any will do if they were not `measured`, by default if none is above 0."""
+        """Check nanoseconds (C,). Any pass if not `measured`; by default that is if none is above 0."""
         value = np.full(count, least, np.int64) if value is None else value
         times = arrays.integers(field, arrays.shaped(field, value, (count,)))
         measured = bool((times > 0).any()) if measured is None else measured
@@ -58,11 +58,11 @@ class _Published(Graph):
         return result
 
     def _saved(self) -> Iterator[tuple[str, Any]]:
-        """Arrays of a file in the published schema."""
+        """Return the arrays of a file in the published schema."""
         return ((field, getattr(self, field)) for field in self._SAVED)
 
     def validate(self) -> Self:
-        """As :meth:`Graph.validate`; the layouts in the node features are digits too."""
+        """Check as :meth:`Graph.validate`, and the layouts in the node features, which are digits too."""
         super().validate()
         first = SCHEMA["scaled_features"]
         layout = self.node_feat[:, first:]
@@ -79,7 +79,7 @@ class _Published(Graph):
 class LayoutGraph(_Published):
     """A graph with a choice of layouts per configurable node.
 
-    Arguments and attributes that are not named here are as in :class:`Graph`; `schema` is
+    All other arguments and attributes are as in :class:`Graph`; `schema` is
     :data:`tpugraphs.data.schema.LAYOUT`.
 
     Parameters
@@ -94,9 +94,9 @@ class LayoutGraph(_Published):
     config_runtime : (C,) int, optional
         Run times in nanoseconds. Left out (or all <= 0): not measured.
     node_splits : (S,) or (1, S) int, optional
-        Where the major computations start; default 0 and N. The attribute is (1, S).
+        Where the major computations start; by default 0 and N. The attribute is (1, S).
     name : str
-        Of the program.
+        Name of the program.
     collection, path : str, optional
         Where it is from: see :class:`Graph`.
 
@@ -148,7 +148,7 @@ class LayoutGraph(_Published):
 
 
 class TileGraph(_Published):
-    """A kernel with a choice of tile sizes; otherwise as :class:`LayoutGraph`.
+    """A kernel with a choice of tile sizes; all else is as in :class:`LayoutGraph`.
 
     Parameters
     ----------

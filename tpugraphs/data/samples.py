@@ -1,4 +1,4 @@
-"""Measured graphs that others published: :func:`sample` reads them from a data folder, or downloads them."""
+"""Measured graphs published by others: :func:`sample` reads them from a data folder, or downloads them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class _Sample(NamedTuple):
     kernel: str
     what: str
     file: PublicFile
-    how: str  # the sample comes out of the file
+    how: str  # the sample is made from the file
     read: Callable[[bool], Graph]  # takes whether to download
 
 
 def _alexnet(download: bool) -> Graph:
-    """Read AlexNet: the columns that its authors dropped put back, and the 33,774 runs of the sample.
+    """Read AlexNet, with the columns that its authors dropped and the 33,774 runs of the sample.
 
     The public file lacks 70 node columns and 8 config columns, which are constant: 0, products of empty lists
     1, digits that are not set -1. ``alexnet.json`` lists the columns and, as bits, the runs.
@@ -157,20 +157,20 @@ def sample_info(name: str) -> dict[str, Any]:
 
 
 def sample(name: str, download: bool = True) -> Graph:
-    """Read a measured graph that others published; see :func:`list_samples`.
+    """Read a measured graph published by others; see :func:`list_samples`.
 
     ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
     112 layouts), ``tile_00`` to ``tile_14`` (fused kernels with their tile sizes).
 
-    Their files (2 MB) are looked for in the data folder, which is ``TPUGRAPHS_DATA`` or
-    ``~/data/tpugraphs``, and in the folders in it. One that is not there is downloaded from GitHub to
-    ``samples`` in the data folder, with a notice on stderr; the version and the SHA-256 are fixed.
+    The files (2 MB) are searched for in the data folder, ``TPUGRAPHS_DATA`` or ``~/data/tpugraphs``, and its
+    subfolders. A missing file is downloaded from GitHub to ``samples`` in the data folder, with a notice on
+    stderr; the version and the SHA-256 are fixed.
 
     Parameters
     ----------
     name : str
     download : bool
-        False: an error instead, if the file is not there.
+        False: raise an error if the file is missing.
 
     Returns
     -------

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
-#: Units of runtimes -> how many nanoseconds they are.
+#: Units of runtimes -> their length in nanoseconds.
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 DIRECTIONS = ("minimize", "maximize")
 GROUPS = ("node", "graph", "config")
@@ -44,7 +44,7 @@ _RATE = re.compile(
 _MOST_COLUMNS = 65536
 _LONGEST_UNIT = 40  # characters
 FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
-MEMBER = "tpugraphs_schema"  # where it stands in the file
+MEMBER = "tpugraphs_schema"  # its name in the file
 _NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
 
 
@@ -57,14 +57,14 @@ class Schema:
     node, graph, config : tuple of Column
         Columns of ``node_feat``, ``graph_feat`` and ``config_feat``.
     digits : tuple of Digit
-        Columns of ``node_config_feat``, at most 64. A schema may have ``config``, too.
+        Columns of ``node_config_feat``, at most 64. A schema may also have ``config``.
     opcodes : int or None
         Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
     unit : {"ns", "us", "ms", "s"} or None
         Unit of the runtimes; None: not known. With ``direction="maximize"`` any text, such as ``"gflops"``.
     direction : {"minimize", "maximize"}
-        ``"maximize"``: of what was measured, in that unit, more is better, and the runtimes of graphs are
-        1 / value. So smaller runtimes are better in any case, and their ratios are those of the values.
+        ``"maximize"``: more is better for the measured values, in that unit, and the runtimes of graphs are 1
+        / value. So smaller runtimes are always better, and the ratios are those of the values.
     inferred : bool
         Whether the schema was inferred from the arrays of one graph instead of given. Equality ignores it;
         see :meth:`check`.
@@ -107,7 +107,7 @@ class Schema:
 
     @property
     def metric(self) -> str:
-        """Metric of rankings of such graphs by default: ``"top5"`` of tile graphs, else ``"tau"``."""
+        """Default metric of rankings of such graphs: ``"top5"`` for tile graphs, else ``"tau"``."""
         return "top5" if self == TILE else "tau"
 
     @property
@@ -127,11 +127,11 @@ class Schema:
         unit: str | None = None,
         names: Mapping[str, Sequence[str]] | None = None,
     ) -> Schema:
-        """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
+        """Infer a schema from arrays as in :class:`tpugraphs.Graph`, with runtimes in `unit`.
 
-        Every column is a number, and a digit has as many values as occur: float arrays hold no more.
-        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on, unless they have
-        names. Tables have types, too, so :func:`tpugraphs.from_frame` infers more.
+        Every column is a number, and a digit has as many values as occur: float arrays show no more. Columns
+        are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on, unless they have names.
+        Tables also have types, so :func:`tpugraphs.from_frame` infers more.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Schema:
         Parameters
         ----------
         other : Schema
-            What is compared.
+            The one to compare with.
 
         Returns
         -------
@@ -208,14 +208,14 @@ class Schema:
     def join(self, other: Schema) -> Schema:
         """Make one schema for the graphs of both.
 
-        Two inferred schemas join to the widest digits and opcodes of both, and to the names of the first that
-        has some. If only one was inferred, the given one stays. Two given schemas must be equal; DataError
-        names the first difference.
+        Two inferred schemas join to the widest digits and opcodes of both, and to the first names present. If
+        only one was inferred, the given one stays. Two given schemas must be equal; DataError names the first
+        difference.
 
         Parameters
         ----------
         other : Schema
-            Of another graph.
+            Schema of another graph.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class Schema:
         return given
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the names of the columns of a group, none if they are those of an inferred schema.
+        """Return the column names of a group; empty if an inferred schema made them up.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class Schema:
         return () if self.inferred and found == _unnamed(group, len(found)) else found
 
     def _over(self, read: Schema) -> Schema:
-        """Give the inferred schema `read` the kinds of this one, and the names if one of both has none."""
+        """Give the inferred schema `read` the kinds of this one, and its names if either has none."""
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
@@ -283,8 +283,8 @@ class Schema:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, unless they have other names, and its values must be possible for them. If its
-        `runtimes` will be read, their unit must be the same.
+        those of this schema, unless their names differ, and its values must be possible for them. If its
+        `runtimes` will be read, they must have the same unit.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class Schema:
             self.check_values(graph.name, found_in)
 
     def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
-        """Refuse values that the kind of their column rules out.
+        """Refuse values that the kind of their column does not allow.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class Schema:
         Raises
         ------
         DataError
-            Such a value, naming graph, column and row.
+            There is such a value; the message names graph, column and row.
         """
         for group, array in arrays.items():
             if array is not None:
@@ -338,9 +338,9 @@ class Schema:
         ----------
         group : {"node", "graph", "config"}
         table : dict of str to (n,) array
-            Other columns than those of the group are not read.
+            Columns outside the group are not read.
         where, place : str, callable
-            What errors call the table, and a row of it; ``row 3`` by default.
+            Names of the table and of a row in errors; ``row 3`` by default.
 
         Returns
         -------
@@ -380,12 +380,12 @@ class Schema:
         Returns
         -------
         dict of str to value
-            By names of columns.
+            Values by column name.
 
         Raises
         ------
         DataError
-            Another number of values than columns.
+            The number of values is not that of the columns.
         """
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
@@ -428,7 +428,7 @@ class Schema:
         Raises
         ------
         ConfigError
-            The values describe no schema.
+            The values do not describe a schema.
         """
         known = sorted((*GROUPS, "digits", "opcodes", "unit", "direction", "inferred"))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
@@ -465,7 +465,7 @@ class Schema:
         Raises
         ------
         ConfigError
-            It is not such a text.
+            The text does not describe a schema.
         """
         try:
             data = parsed(text)
@@ -485,7 +485,7 @@ class Schema:
 
 
 def is_rate(name: Any) -> bool:
-    """Return whether a name is that of a quantity of which more is better, such as ``"gflops"``."""
+    """Return whether a name suggests a quantity where more is better, such as ``"gflops"``."""
     return isinstance(name, str) and _RATE.match(name) is not None
 
 
@@ -498,7 +498,7 @@ def _unnamed(group: str, count: int) -> tuple[str, ...]:
 
 
 def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
-    """Make a group a tuple of Column or Digit, checked."""
+    """Return a group as a checked tuple of Column or Digit."""
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
     for entry in listed:
         if not isinstance(entry, kind):
@@ -522,14 +522,14 @@ def _does_not_fit(difference: str, where: str = "", file: str | None = None) -> 
 
 
 def write_schema(schema: Schema, about: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """Write a schema, and what is known about the measurements, as the bytes that stand in a file."""
+    """Return the bytes that a file holds for a schema and the facts about the measurements."""
     content = {"format": FORMAT, "schema": schema.to_dict()} | ({"about": about} if about else {})
     text = json.dumps(content, separators=(",", ":"))
     return np.frombuffer(text.encode(), np.uint8)
 
 
 def read_schema(text: AnyArray) -> tuple[Schema, dict[str, Any]]:
-    """Read both from the bytes of a file; DataError if they are of a later format, or damaged."""
+    """Read both from the bytes of a file; DataError if these are of a later format or damaged."""
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:
@@ -545,7 +545,7 @@ def read_schema(text: AnyArray) -> tuple[Schema, dict[str, Any]]:
 
 
 def check_about(about: Any) -> dict[str, Any]:
-    """Return what is known about measurements as plain JSON; ConfigError if it is none."""
+    """Return facts about measurements as plain JSON values; ConfigError if that is not possible."""
     try:
         plain_json = json.loads(json.dumps({} if about is None else about, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -579,7 +579,7 @@ _TILE = "kernel_bounds_[6 sum product] output_bounds_[6 sum product] input_bound
 
 
 def spelled(names: str) -> Iterator[str]:
-    """Yield the names that a text stands for: ``size_[2 sum]`` is size_0, size_1 and size_sum."""
+    """Yield the names that a pattern stands for: ``size_[2 sum]`` is size_0, size_1 and size_sum."""
     for stem, ends in re.findall(r"(\w+)(?:\[(.*?)\])?", names):
         for end in ends.split() or [""]:
             yield from (f"{stem}{i}" for i in range(int(end))) if end.isdigit() else (stem + end,)

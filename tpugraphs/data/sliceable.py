@@ -34,7 +34,7 @@ class _Samples:
     def __iter__(self) -> Any:
         return (self[row] for row in range(len(self)))
 
-    def __reduce__(self) -> Any:  # the class below has no name that pickle could import
+    def __reduce__(self) -> Any:  # pickle cannot import the class below by name
         plain = object.__new__(_kind_of(type(self)))
         plain.__setstate__(self.__getstate__())
         return as_samples, (plain,)
@@ -52,10 +52,10 @@ def _kind_of(sliceable: type[Any]) -> type[Any]:
 def as_samples(graph: Graph) -> Graph:
     """Return the graph as a sequence of its configs, which scikit-learn can split.
 
-    A list of graphs has graphs as samples: folds of it answer how well programs never seen are ranked. Here
-    configs are the samples, of one graph: ``cross_val_score(ranker, as_samples(graph), cv=5)`` trains on four
-    fifths of the configs and ranks the others. Equal configs may get into different folds; ``groups=`` of
-    their numbers keeps them together: ``graph.distinct_configs()[1]``.
+    In a list of graphs the samples are graphs: its folds show how well new programs are ranked. Here the
+    samples are the configs of one graph: ``cross_val_score(ranker, as_samples(graph), cv=5)`` trains on four
+    fifths of the configs and ranks the others. Equal configs may get into different folds;
+    ``groups=graph.distinct_configs()[1]`` keeps them together.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def as_samples(graph: Graph) -> Graph:
     Returns
     -------
     Graph
-        The same graph, of a subclass with a length C and a `shape` (C,). Indexing it with row numbers or a
-        mask is ``graph.select``, and returns such a graph.
+        The same graph, of a subclass with length C and `shape` (C,). Indexing it with row numbers or a mask
+        is ``graph.select``, and returns such a graph.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Parts of the configs of a graph, drawn at random."""
+"""Random splits of the configs of a graph."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> li
     Raises
     ------
     ConfigError
-        Fractions that are not such shares.
+        Fractions are not positive or add up to more than 1.
     DataError
-        Too few distinct configs to give each part one.
+        Too few distinct configs for one in each part.
     """
     if not hasattr(graph, "distinct_configs"):
         raise not_a_graph("graph", graph)

@@ -1,6 +1,6 @@
-"""The C kernels over NumPy arrays, for numeric checks and for building one's own models.
+"""The C kernels over NumPy arrays, for numeric checks and for custom models.
 
-Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
+Arrays must be C-contiguous and have exactly the documented dtype: nothing is cast or copied silently.
 """
 
 from tpugraphs.kernels import graph, losses, ops, optimizer

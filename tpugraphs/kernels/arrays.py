@@ -1,4 +1,4 @@
-"""Checks of arrays that users give."""
+"""Checks of arrays from users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions for the ops of the core, made from what each says about itself (`_core.ops`)."""
+"""Functions for the ops of the core, made from the op table (`_core.ops`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SHAPES: dict[str, Shape] = {
     "UNIQUE": ("U", "F"),
 }
 _NODES = {"NODE", "NODE_CONFIG"}
-GRAPH_ARRAYS = {  # arrays of a graph -> flags of the ops that take them, shape and dtype, meaning
+GRAPH_ARRAYS = {  # array of a graph -> flags of the ops that take it, shape and dtype, meaning
     "edge_index": (
         {"edges"},
         "(E, 2) int64",
@@ -67,7 +67,7 @@ def _shapes(spec: Meta) -> tuple[Shape, ...]:
 
 
 def _arguments(op: Op) -> list[Argument]:
-    """Return the arguments of an op: inputs, arrays of the graph, parameters, then those by keyword."""
+    """Return the arguments of an op: inputs, arrays of the graph, parameters, then keyword arguments."""
     required, optional = list[Argument](), list[Argument]()
     for name, shapes in op.inputs.items():
         form = f"{shape_text(*shapes)} float32"
@@ -98,7 +98,7 @@ def _arguments(op: Op) -> list[Argument]:
 
 
 class Op:
-    """An op of the core: what calls need of its row of the table."""
+    """An op of the core: the entries of its table row that calls need."""
 
     def __init__(self, meta: Meta) -> None:
         flags, self.attrs = set(meta["flags"]), meta["attrs"]
@@ -117,11 +117,11 @@ class Op:
         given = [rows[name] for name in self.required]
         has_nodes = any(spaces <= nodes or len(spaces) == len(SHAPES) for spaces in given)
         self.asks_for_nodes = not has_nodes and not self.of_configs
-        # Inputs that the number of nodes follows from, those that can be nothing else first.
+        # Inputs that imply the number of nodes, unambiguous ones first.
         sources = sorted((name for name in rows if rows[name] & _NODES), key=lambda n: not rows[n] <= _NODES)
         self.sources = ["node_feat"] if "node_feat" in self.graph else sources
         self.per_config = {name for name in rows if rows[name] == {"CONFIG"}}
-        # Rows of configs, if they are not as many as the nodes.
+        # Rows of configs, if their number is not that of the nodes.
         self.either = [name for name in rows if rows[name] == _NODES | {"CONFIG"}]
 
     def nodes(self, given: Mapping[str, Any]) -> int:
@@ -138,7 +138,7 @@ class Op:
         raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
 
     def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
-        """Make the graph of a call, or just count its nodes if the op asks for nothing else."""
+        """Make the graph of a call, or only count its nodes if the op needs nothing else."""
         nodes = self.nodes(given)
         if nodes < 1:
             raise ShapeError(f"{self.name}: expected at least one node (N >= 1), got no rows")
@@ -174,9 +174,9 @@ class Op:
 
 
 class _Call:
-    """One call of an op: its arguments by the op's names, sorted into what the core takes.
+    """One call of an op: its arguments by the op's names, sorted for the core.
 
-    `names` maps the op's names of arrays to those that errors and gradients have.
+    `names` maps the op's names of arrays to those in errors and gradients.
     """
 
     def __init__(self, op: Op, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
@@ -211,7 +211,7 @@ class _Call:
     def run(self, function: Callable[..., Any], *rest: Any) -> Any:
         try:
             return function(*self.arguments, *rest)
-        except ShapeError as error:  # which begins with the op's name of an array
+        except ShapeError as error:  # begins with the op's name of an array
             name, colon, text = str(error).partition(":")
             raise ShapeError(self.name(name) + colon + text) from None
 
@@ -260,11 +260,11 @@ class Face:
     ----------
     op : Op
     declaration : callable, optional
-        Has the name, arguments and docstring of `forward`, and returns what its arguments imply for the op:
-        attributes, and arrays under the op's names. Arguments without an annotation have the types of the
-        op's. By default all of it is the op's.
+        Has the name, arguments and docstring of `forward`, and returns attributes, and arrays under the op's
+        names, for the op. Arguments without an annotation have the op's types. By default everything is as in
+        the op.
     names : mapping of str to str
-        Arguments of the declaration that the op calls otherwise, and its names of them.
+        Arguments of the declaration with another name in the op, and that name.
     flat : bool
         ``x`` may have any number of dimensions in front of its columns.
     """
@@ -345,18 +345,18 @@ class Face:
         Parameters
         ----------
         dy : float32
-            Gradient of the result, and of its shape.
+            Gradient of the result, with its shape.
         {arguments}
             As for `{name}`.
         {result} : mapping of str to float32 array, optional
-            Arrays for the gradients, by the names of theirs.
+            Arrays for the gradients, by argument name.
         only : collection of str, optional
             Names of the gradients to make; by default all.
 
         Returns
         -------
         dict of str to float32 array
-            Gradients by the names of the arrays, and of their shapes.
+            Gradients by argument name, with the shapes of the arguments.
 
         Raises
         ------
@@ -375,12 +375,12 @@ class Face:
 
 
 def named(op: str, flat: bool = False, **names: str) -> Callable[[Callable[..., Implied]], Face]:
-    """Declare the face of an op whose arguments are not the op's: see `Face`."""
+    """Declare the face of an op with other arguments than the op's: see `Face`."""
     return lambda declaration: Face(Op(_OPS[op]), declaration, names, flat)
 
 
 def faces(named: Iterable[Face] = ()) -> dict[str, Callable[..., Any]]:
-    """Return both functions of every op of the core by name, those of the faces given where it has one."""
+    """Return both functions of every op of the core by name, from `named` where it has the op."""
     every = list(named)
     done = {face.op.name for face in every}
     every += [Face(Op(meta)) for name, meta in _OPS.items() if name not in done]

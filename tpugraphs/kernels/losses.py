@@ -1,12 +1,13 @@
-"""Losses of lists of scores: value and gradient in one call.
+"""Losses over lists of scores: value and gradient in one call.
 
-``_core.losses()`` is their table: name, meaning, attributes with ranges, reductions, and what each reads.
+``_core.losses()`` is their table: name, meaning, attributes with ranges, reductions, and inputs.
 
 - A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
-  with run time, so for ``runtimes[i] > runtimes[j]`` it wants ``scores[i] > scores[j]``.
-- A pointwise loss reads ``values``, numbers that scores predict: for ``mse``, ``msle`` and ``mape`` a score
+with run time: ``runtimes[i] > runtimes[j]`` asks for ``scores[i] > scores[j]``.
+- A pointwise loss reads ``values``, the numbers that scores predict: for ``mse``, ``msle`` and ``mape`` a
+score
   is a value, for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to 1.
-  What values are (times, log-times, percentiles) is up to the caller.
+  The caller chooses the values (times, log-times, percentiles).
 
 Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there
 are none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the total weight of the
@@ -35,10 +36,10 @@ Runtimes = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64] | NDArray
 
 
 def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranks of normalised runtimes: whole numbers with exactly the order of ``runtimes / normalizers``.
+    """Rank normalised runtimes: whole numbers with exactly the order of ``runtimes / normalizers``.
 
-    A loss compares whole numbers; quotients are compared here, once per graph, by their products crosswise in
-    128 bits, so that none is rounded.
+    Losses compare whole numbers. Quotients are compared here, once per graph, by 128-bit cross products,
+    without rounding.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def weighted_sum(
     shift: NDArray[np.float32] | None = None,
     seed: int = 0,
 ) -> Result:
-    """Weighted sum of losses over lists of scores.
+    """Return the weighted sum of losses over lists of scores.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def weighted_sum(
     weights : (L,) float32, optional
         Sample weights, finite and at least 0.
     offsets : (B+1,) int64, optional
-        List ``b`` is ``[offsets[b], offsets[b+1])`` of `index`, or of the scores if there is none. Without
+        List ``b`` is ``[offsets[b], offsets[b+1])`` of `index`, or of the scores without `index`. Without
         offsets, everything is one list.
     index : (E,) int64, optional
         Positions of scores, each at most once: a list takes entries from anywhere. The others take no part in
@@ -96,7 +97,7 @@ def weighted_sum(
     scale, shift : (L,) float32, optional
         The losses see ``scale * scores + shift``, rounded to float32.
     seed : int
-        Key of the draws, 0 <= seed < 2**64: tie breaks of ListMLE, permutations. Those of a list also depend
+        Key of the draws, 0 <= seed < 2**64: tie breaks of ListMLE, permutations. Draws of a list also depend
         on its number.
 
     Returns
@@ -110,7 +111,7 @@ def weighted_sum(
     ShapeError
         Wrong dtype, shape or memory order; offsets that do not run from 0 to the number of entries.
     DataError
-        A number that is not finite or out of range, an index out of range or given twice.
+        A number that is not finite or is out of range; an index that is out of range or given twice.
     ConfigError
         An unknown loss, attribute or reduction, a number out of its range, no runtimes or values for a loss
         that reads them.
@@ -120,14 +121,14 @@ def weighted_sum(
 
 
 def _attributes(loss: Meta) -> list[Argument]:
-    """Return the arguments that are a loss's own: its attributes, and how a list is reduced."""
+    """Return the arguments specific to a loss: its attributes and its reduction."""
     words = loss["reductions"]
     reduction = {"name": "reduction", "kind": "choice", "doc": "within a list", "choices": words}
     return [attribute(attr) for attr in (*loss["attrs"], {**reduction, "default": words[0]})]
 
 
 def _arguments(loss: Meta) -> list[Argument]:
-    """Return all arguments of a loss: scores and targets, and by keyword its own and those of all losses."""
+    """Return all arguments of a loss: scores and targets, then keyword arguments, specific and common."""
     shared = inspect.signature(weighted_sum).parameters
     first = ["scores", *loss["reads"]]
     found = [Argument(name, shared[name].annotation.removesuffix(" | None")) for name in first]
@@ -148,7 +149,7 @@ def _face(loss: Meta, doc: str, shown: inspect.Signature) -> Callable[..., Resul
 
 
 def _of_table(loss: Meta) -> Callable[..., Result]:
-    """Make the function of a loss whose arguments are those of its row of the table."""
+    """Make the function of a loss with the arguments of its table row."""
     arguments = _arguments(loss)
     shared = ", ".join(one.name for one in arguments if not one.form)
     listed = [Argument(shared, "", "", "As for `weighted_sum`."), *_attributes(loss)]

@@ -4,14 +4,14 @@ Every function takes float32 C-contiguous arrays and returns new ones; nothing i
 (``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output, then the arguments of
 ``<op>``, and returns a dict of gradients keyed by argument name.
 
-With ``out`` results go to existing arrays, which saves the operating system the work of finding zeroed
-memory for them in every call. Forward: one array of the shape of the result, which is returned. Backward: a
-dict of them under the keys of the result; what it does not name is allocated. They must be writable and share
-no memory with the arguments nor with each other (``ValueError``). With ``only``, a collection of keys, a
-backward function makes no other gradients, which saves their time and memory.
+With ``out``, results go to existing arrays, which saves allocating zeroed memory in every call. Forward: one
+array of the shape of the result, which is returned. Backward: a dict of arrays under the keys of the result;
+missing ones are allocated. Arrays must be writable and share no memory with the arguments or each other
+(``ValueError``). With ``only``, a collection of keys, a backward function computes only these gradients,
+which saves time and memory.
 
-The functions here have other arguments than the ops that they run; all others have those of the op (`faces`).
-Arguments without an annotation have the types that they have there.
+The functions here have other arguments than the ops that they run; all others have the op's (`faces`).
+Arguments without an annotation have the op's types.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def matmul(
     precision: Precision = "f32",
     out: Array | None = None,
 ) -> Array:
-    """Matrix product with rows of weights, ``x @ w.T + bias``.
+    """Multiply by rows of weights: ``x @ w.T + bias``.
 
     Parameters
     ----------
@@ -47,10 +47,10 @@ def matmul(
     w : (N, K) float32
     bias : (N,) float32, optional
     precision : {"f32", "bf16", "int8"}
-        What the operands are rounded to; sums and everything else stay float32.
-        ``"bf16"``: bfloat16, to nearest even. ``"int8"``: rows of `w` and, by slices of 1024 columns, rows of
-        `x` are scaled by their largest absolute value to the integers -127..127, whose products are summed
-        exactly; a row with a NaN or an infinity gives NaN.
+        Precision of the operands; sums and everything else stay float32. ``"bf16"``: bfloat16, to nearest
+        even. ``"int8"``: rows of `w` and, by slices of 1024 columns, rows of `x` are scaled by their largest
+        absolute value to the integers -127..127, whose products are summed exactly; a row with a NaN or an
+        infinity gives NaN.
     out : (M, N) float32, optional
         Where the result goes; shares no memory with the arguments.
 
@@ -74,7 +74,7 @@ def matmul(
 
 
 def _per_column(slope: Array | None, columns: int) -> bool:
-    """Whether there is a slope of PReLU for each of several columns."""
+    """Whether PReLU has a slope for each of several columns."""
     if slope is not None:
         require(slope, "slope", (1,), (columns,))
     return slope is not None and len(slope) > 1
@@ -82,7 +82,7 @@ def _per_column(slope: Array | None, columns: int) -> bool:
 
 @named("linear", flat=True)
 def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=None):
-    """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
+    """Return ``act(x @ weight.T + bias)``; with `row`, every row of x is first prefixed by that row.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=
         GELU is the exact one (erf).
     out : (..., O) float32, optional
     row : (1, G) float32, optional
-        What all rows have in common: its product with the weight is made once.
+        Columns that all rows share: their product with the weight is computed once.
     slope : (1,) or (O,) float32
-        Of PReLU below 0, for which it is required, and for all columns or each. Others take none.
+        Slope of PReLU below 0, for all columns or per column; required by PReLU only.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=
 def embedding(
     x, index: NDArray[np.int8] | NDArray[np.uint8], weight, source="opcode", out=None, max_norm=0.0
 ):
-    """``x`` with the looked-up rows of a table appended.
+    """Append looked-up rows of a table to ``x``.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def embedding(
     source : {"opcode", "layout"}
     out : (N, F + D) or (N, F + 6 D) float32, optional
     max_norm : float
-        Rows longer than this are scaled down to it when they are read; 0: none. The table keeps its values
+        Rows longer than this are scaled down to it when read; 0: never. The table keeps its values
         (``torch.nn.Embedding`` changes it), and gradients go through the scaling.
 
     Returns
@@ -156,7 +156,7 @@ def config_linear(
     scale=1.0,
     num_nodes: int | None = None,
 ):
-    """Linear layer over ``[h[:column], 18 digits, embedded or plain, h[column:]]`` of every node and config.
+    """Apply a linear layer to ``[h[:column], 18 digits, embedded or not, h[column:]]`` per node and config.
 
     The part that depends on the graph alone is computed once, the config part by table look-ups; the result
     equals the plain product over the concatenation.
@@ -164,7 +164,7 @@ def config_linear(
     Parameters
     ----------
     h : (N, F) or (K, F) float32
-        Rows of all nodes, or, if there are `num_nodes` others, of the configurable nodes alone.
+        Rows of all nodes, or, with `num_nodes`, of the configurable nodes alone.
     digits : (C, K, 18) int8 in -1..5
         Its gradient is (C, K, 18, 8), with respect to the one-hot encoding of every digit, entry
         ``digit + 2`` (the relaxation that gradient-based search over configs uses).
@@ -173,8 +173,8 @@ def config_linear(
     weight : (O, F + 18 D) float32
     bias : (O,) float32, or None for none
     table : (8, D) float32, optional
-        Row ``digit + 2``; row 0 is "not configurable". Without a table, digits stand as numbers, a column
-        each: the digit times `scale`, and 0 at nodes that are not configurable.
+        Row ``digit + 2``; row 0 is "not configurable". Without a table, digits are numbers, one column each:
+        the digit times `scale`, and 0 at nodes that are not configurable.
     column : int, default F
     out : (N, C, O) or (K, C, O) float32, optional
     digit_scale : (18,) float32, optional
@@ -199,7 +199,7 @@ def config_linear(
 
 @named("sage", w_l="weight_l", b_l="bias_l", w_r="weight_r")
 def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
-    """GraphSAGE convolution with mean aggregation (Hamilton et al. 2017), PyG's ``SAGEConv`` defaults.
+    """Apply GraphSAGE with mean aggregation (Hamilton et al. 2017), as PyG's ``SAGEConv`` by default.
 
     ``y_i = w_l mean(x_j for senders j of i) + b_l + w_r x_i``; a node without senders has mean 0, duplicate
     edges count twice. Edge row ``(u, v)``: with "forward" v receives from u (PyG's source to target), with
@@ -214,7 +214,7 @@ def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
     b_l : (O,) float32
     out : (N, O) or (N, C, O) float32, optional
     direction : {"forward", "reverse", "both"}
-        Who receives from whom, see above.
+        Direction of messages, see above.
 
     Returns
     -------
@@ -225,7 +225,7 @@ def sage_conv(x, edge_index, w_l, b_l, w_r, direction="forward", out=None):
 
 @named("instance_norm")
 def instance_norm(x, out=None):
-    """Instance norm over the nodes, per config and channel.
+    """Apply instance norm over the nodes, per config and channel.
 
     ``(x - mean) / sqrt(var + 1e-5)`` with the biased variance, no affine.
 
@@ -260,7 +260,7 @@ def mix(
     precision="f32",
     slope=None,
 ):
-    """Everything that stands between two matrix products of the first place's blocks, in one pass.
+    """Apply everything between two matrix products of the first place's blocks, in one pass.
 
     In this order, each part optional: instance norm of ``z``; self-channel attention
     ``u = sigmoid(w2 relu(w1 z + b1) + b2) * z``; concatenation with the cross-config attention
@@ -269,7 +269,7 @@ def mix(
     Parameters
     ----------
     z : (N, C, D) or (N, D) float32
-        Without configs every row is a group of its own, in which the softmax is 1.
+        Without configs every row is a separate group, in which the softmax is 1.
     residual : (N, C, F) or (N, F) float32, optional
         F = 2 D with `temperature`, else D.
     w1, b1, w2, b2 : (R, D), (R,), (D, R), (D,) float32, optional
@@ -280,12 +280,12 @@ def mix(
         The mask is a function of `key`, `step`, node, config and channel alone.
     out : (N, C, F) or (N, F) float32, optional
     precision : {"f32", "bf16", "int8"}
-        Of the operands of the gate's products. For the last two the elementary functions are approximated
-        as well as such operands warrant, to about 2e-4.
+        Of the operands of the gate's products. For the last two, elementary functions are approximated to
+        about 2e-4, as precise as such operands.
     slope : (1,) or (F,) float32
         See `linear`.
     key, step : int
-        Of the random numbers of dropout.
+        Key of the random numbers of dropout.
 
     Returns
     -------
@@ -328,7 +328,7 @@ def channel_attention(x, w1, b1, w2, b2, out=None):
 
 @named("mix", flat=True, x="z")
 def gelu(x, out=None):
-    """GELU, the exact one: ``x (1 + erf(x / sqrt 2)) / 2`` (Hendrycks and Gimpel, 2016).
+    """Apply the exact GELU: ``x (1 + erf(x / sqrt 2)) / 2`` (Hendrycks and Gimpel, 2016).
 
     Parameters
     ----------
@@ -372,9 +372,9 @@ NAMED = [linear, embedding, config_linear, sage_conv, instance_norm, mix, channe
 
 
 def config_attention(x: Array, temperature: Array, out: Array | None = None) -> Array:
-    """Let the configs of a slate compare themselves: ``x * softmax_over_configs(x / temperature)``.
+    """Apply attention across the configs of a slate: ``x * softmax_over_configs(x / temperature)``.
 
-    Models append this to `x` (see `mix`); here it stands alone.
+    Models append this to `x` (see `mix`); here it is returned alone.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ def config_attention_backward(
     require(x, "x", ("N", "C", "D"))
     require(temperature, "temperature", (1,))
     require(dy, "dy", x.shape)
-    both = np.concatenate([np.zeros_like(dy), dy], axis=2)  # nothing comes back from x itself
+    both = np.concatenate([np.zeros_like(dy), dy], axis=2)  # no gradient from x itself
     return _with_config_attention.backward(both, x, temperature, out, only=only)
 
 
@@ -453,7 +453,7 @@ def mlp(
     act: Activation = "gelu",
     out: Array | None = None,
 ) -> Array:
-    """Feed-forward head: `linear` layers with `act` after each but the last.
+    """Apply a feed-forward head: `linear` layers with `act` after each but the last.
 
     Parameters
     ----------

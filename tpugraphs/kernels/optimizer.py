@@ -12,20 +12,20 @@ __all__ = ["adamw_step", "optimizer_step"]
 
 
 def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Sequence[Array]) -> float:
-    """One update in place by any optimizer, gradient clipped by its global norm.
+    """Update the weights in place with any optimizer, clipping the gradient by its global norm.
 
     Parameters
     ----------
     optimizer : mapping
         ``{"kind": "adamw", "lr": 1e-3, "step": 1}``. `kind`: ``"adamw"`` (Loshchilov & Hutter 2019),
-        ``"adam"`` (Kingma & Ba 2015; the weight decay is a part of the gradient) or ``"sgd"`` (with
+        ``"adam"`` (Kingma & Ba 2015; the weight decay is added to the gradient) or ``"sgd"`` (with
         `momentum`). `step` counts from 1. Further numbers and their defaults: `clip` 0 (none), `weight_decay`
         0, `beta1` 0.9, `beta2` 0.999, `eps` 1e-8, `momentum` 0.9. Instead of `weight_decay`, `groups`: a list
         of ``(begin, end, factor of the learning rate, weight decay)`` that covers all parameters in order.
     w, g : (P,) float32
         Weights, which are overwritten, and their gradient.
     moments : sequence of (P,) float32
-        State, zeros before the first step, overwritten: two of adamw and adam, one of sgd.
+        State, zeros before the first step, overwritten: two for adamw and adam, one for sgd.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def adamw_step(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> float:
-    """One AdamW update in place (Loshchilov & Hutter 2019), gradient clipped to the global norm `clip`.
+    """Take one AdamW step in place (Loshchilov & Hutter 2019), gradient clipped to global norm `clip`.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ class ConfigSampler:
     """Endless samples of k distinct config rows that visit all n rows of a graph evenly.
 
     The steps walk a pseudo-random permutation of the rows, k at a time, and a new one after each epoch, so
-    every row comes exactly once per epoch. Where a step reaches into the next epoch, rows that it already
-    has are put off to the following step. With n < 2k each step is a fresh sample instead, and with n < k it
-    is all n rows. Rows are a pure function of (seed, n, k, step): restoring the step number resumes exactly.
+    every row comes exactly once per epoch. Where a step reaches into the next epoch, rows that it already has
+    move to the following step. With n < 2k each step is a fresh sample instead, and with n < k it is all n
+    rows. Rows are a pure function of (seed, n, k, step): restoring the step number resumes exactly.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class ConfigSampler:
         return rows
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume: plain integers, fit for JSON."""
+        """Return everything needed to resume: plain integers, fit for JSON."""
         return {"n": self.n, "k": self.k, "seed": list(self.seed), "step": self.step}
 
     def restore(self, state: Mapping[str, Any]) -> None:

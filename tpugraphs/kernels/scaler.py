@@ -33,7 +33,7 @@ class StandardScaler:
         self._m2: NDArray[np.float64] | None = None
 
     def fit(self, x: Any) -> StandardScaler:
-        """Fit afresh on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
+        """Fit anew on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
 
         Parameters
         ----------
@@ -43,7 +43,7 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
         """
         if self._mean is None or self._m2 is None:
             columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
@@ -112,7 +112,7 @@ class StandardScaler:
         Raises
         ------
         DataError
-            A value that is not finite, before or after.
+            A value that is not finite, before or after scaling.
         ShapeError
             Not a C-contiguous (n, F) float32 array with the F of the fit.
         """
@@ -149,12 +149,12 @@ class StandardScaler:
         Returns
         -------
         StandardScaler
-            This one.
+            The instance itself.
 
         Raises
         ------
         DataError
-            It is damaged.
+            The state is damaged.
         """
         try:
             count = int(np.asarray(state["count"]).reshape(()))

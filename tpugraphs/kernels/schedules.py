@@ -36,12 +36,12 @@ the same after a linear rise over the share `warmup`."""
 
 
 def rate(step: int, total: int, fields: Any) -> float:
-    """Learning rate of step 1..total.
+    """Return the learning rate of step 1..total.
 
     `fields` has `schedule`, one of :data:`SCHEDULES`, the peak `learning_rate`, and what the schedule reads:
     `warmup`, `decay`, `decay_every` and maybe `decay_from` and `learning_rate_end` (0). With a warm-up,
     ``warm = ceil(warmup * total)``: the first step has ``peak / warm``, step ``warm`` has the peak, and the
-    shape goes over the steps after it.
+    schedule covers the steps after it.
     """
     shape, peak = fields.schedule.removeprefix(_WARMUP), float(fields.learning_rate)
     warm = math.ceil(fields.warmup * total) if fields.schedule.startswith(_WARMUP) else 0
@@ -75,7 +75,7 @@ def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
     ConfigError
         A number out of range.
     """
-    total = check_whole("total", total, 1, 2**52)  # which a float can count
+    total = check_whole("total", total, 1, 2**52)  # a float can count these
     step = check_whole("step", step, 1, total)
     peak, warmup = check_number("peak", peak, 0, 1e30), check_number("warmup", warmup, 0, 1)
     return rate(step, total, SimpleNamespace(schedule="warmup-cosine", learning_rate=peak, warmup=warmup))

@@ -1,4 +1,4 @@
-"""Signatures and documentation of functions that are made at run time, from tables of the core."""
+"""Signatures and documentation of functions that are made at run time from tables of the core."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Argument(NamedTuple):
 
     name: str
     type: str  # its annotation
-    form: str = ""  # what the documentation says in place of that
+    form: str = ""  # its form in the documentation, if different
     doc: str = ""
     default: Any = inspect.Parameter.empty
     keyword: bool = False
@@ -47,8 +47,8 @@ def declared(
 ) -> inspect.Signature:
     """Return the signature of a function; arguments without an annotation have the types of a table.
 
-    `names` are arguments that the table calls otherwise. An argument that must be given is never None, unless
-    its annotation says so.
+    `names` are arguments with other names in the table. A required argument is never None, unless its
+    annotation allows it.
     """
     found = []
     for name, one in inspect.signature(function).parameters.items():
@@ -98,7 +98,7 @@ def made(
 ) -> Callable[..., Any]:
     """Make a function that calls `run` with a dict of its arguments, defaults among them.
 
-    `Signature.bind` is asked only where something is wrong: small products notice the time it takes.
+    `Signature.bind` is called only if something is wrong: it would slow down small products.
     """
     parameters = signature.parameters
     plain = [key for key, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]

@@ -1,4 +1,4 @@
-"""Keys of the random streams: what is drawn for one purpose never depends on what another drew."""
+"""Keys of the random streams: draws for one purpose never depend on draws for another."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ __all__ = ["Stream"]
 
 
 class Stream(IntEnum):
-    """Second part of a key ``(seed, stream, ...)``. Results depend on the numbers: none ever changes."""
+    """Second part of a key ``(seed, stream, ...)``. Results depend on the numbers, so none ever changes."""
 
     ORDER = 1  # Order of the graphs in an epoch
     ROWS = 2  # Configs of a slate
-    VALID = 3  # Configs that are validated on
+    VALID = 3  # Configs to validate on
     SPLIT = 4  # Parts of the configs of a graph
     AUGMENT = 5  # Orders of test-time augmentation
     CLOSE = 6  # Slates of configs with close runtimes
-    TREES = 7  # Configs that trees are learnt from
+    TREES = 7  # Configs to learn trees from
     FAST = 8  # Slates that prefer fast configs
-    SEGMENTS = 9  # Segments that are trained, and stored scores of others that count
+    SEGMENTS = 9  # Segments to train, and stored scores of others that count
     FOLDS = 10  # Folds of a cross-validation
-    PSEUDO = 11  # Configs that are given pseudo-labels
+    PSEUDO = 11  # Configs that get pseudo-labels

@@ -59,7 +59,7 @@ class RandomBaseline(ScorerBase):
     ----------
     seed : int
     kind : {"any", "layout", "tile", "graph"}
-        Kind of the graphs it ranks. In an ensemble it must be that of the other members.
+        Kind of the graphs it ranks; all members of an ensemble must have the same.
     """
 
     name = "random"
@@ -94,8 +94,8 @@ class LinearBaseline(LearntScorer):
 
     Layout: one column per (configurable node, digit position, value) that occurs in some but not all
     training rows; tile: the 24 numbers, standardised. The target is the rank of the runtime in [0, 1] (mean
-    rank for equal runtimes), so the heavy tail of runtimes does not dominate the fit. It uses nothing of the
-    graph itself and cannot rank another one.
+    rank for equal runtimes), so the heavy tail of runtimes does not dominate the fit. It uses no features of
+    the graph and cannot rank another one.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class LinearBaseline(LearntScorer):
         Returns
         -------
         LinearBaseline
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class LinearBaseline(LearntScorer):
         return self.intercept + np.concatenate([*chunks, np.empty(0)])
 
     def _features(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Centred feature columns (rows, width)."""
+        """Return centred feature columns (rows, width)."""
         column, mean, scale = (self.learnt[name] for name in ("column", "mean", "scale"))
         if "digit" in self.learnt:
             digits = _digits(graph, rows)
@@ -199,13 +199,13 @@ class LinearBaseline(LearntScorer):
 
     def _limits(self, tensors: Any) -> dict[str, int]:
         most = max((digit.values for digit in self.schema.digits), default=0)
-        any_node = 1 << 62  # of nodes there may be any number
+        any_node = 1 << 62  # the number of nodes is not limited
         columns = any_node if "digit" in tensors else len(self.schema.config)
         return {"columns": columns - 1, "digits": most - 1}
 
 
 def _columns(graph: Graph, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Mean, scale and (layout) column number and value of every feature that varies."""
+    """Return mean, scale and (layout) column number and value of every feature that varies."""
     if graph.config_feat is not None:
         if graph.schema.digits:
             raise ConfigError(
@@ -232,7 +232,7 @@ def _columns(graph: Graph, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 
 
 def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Digits (rows, K * D) of these configurations."""
+    """Return the digits (rows, K * D) of these configurations."""
     return graph.digits_of(rows).reshape(rows.size, -1)
 
 
@@ -253,10 +253,10 @@ def _check_graph(graph: Graph) -> None:
 class MeanEffect(LearntScorer):
     """Rank configs by their mean effect on other programs.
 
-    The effect of a config on a program is ln(runtime / geometric mean of the program's runtimes). Configs
-    are equal if all their features are, so programs must share them, as those that
-    :func:`tpugraphs.xla.collect` measures in the space of options do. One that was never measured
-    scores 0, as the average does. Nothing of the program itself is used.
+    The effect of a config on a program is ln(runtime / geometric mean of the program's runtimes). Configs are
+    equal if all their features are. Programs must share configs, as those that :func:`tpugraphs.xla.collect`
+    measures with compiler options do. A config that was never measured scores 0, the average effect. The
+    program itself is not used.
     """
 
     name = "mean effect"
@@ -300,7 +300,7 @@ class MeanEffect(LearntScorer):
 
 
 def _table(graph: Graph) -> NDArray[np.float32]:
-    """Return the features of configs (C, T), with one sign of zero."""
+    """Return the features of configs (C, T), with -0 replaced by 0."""
     if graph.config_feat is None or graph.schema.digits:
         expected, todo = "configs as features alone", "a mean over programs needs configs that they share"
         raise DataError.of("config_feat", expected, "digits of nodes", todo, file=str(graph.name))

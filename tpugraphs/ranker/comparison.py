@@ -1,4 +1,4 @@
-"""Comparison of recipes: every one trained with several seeds on the same folds, and judged alike."""
+"""Comparison of recipes: train each with several seeds on the same folds, and judge all in the same way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "Trial", "compare"]
 
 Parts = list[NDArray[np.float32]]  # scores (C,) of every graph
-_ENTRIES: dict[str, Any] = {  # of the file of a trial
+_ENTRIES: dict[str, Any] = {  # in the file of a trial, with their types
     "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
     "peak": (int, type(None)), "per_1000": float, "values": dict,
 }  # fmt: skip
@@ -59,7 +59,7 @@ def compare(
     verbose: bool | None = None,
     **fields: Unpack[RecipeFields],
 ) -> Comparison:
-    """Train every recipe with several seeds on every fold, and judge all of them alike.
+    """Train every recipe with several seeds on every fold, and judge all in the same way.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def compare(
         Number of seeds, counted from 0.
     preset : str
     folder : path, optional
-        Folder of finished trials. The same call takes them from there, so that it can be interrupted and
-        repeated. A trial is done again when anything that its result follows from has changed: recipe,
-        fields, seed, graphs, version of the package.
+        Folder of finished trials. The same call reads them from there, so it can be interrupted and resumed.
+        A trial runs again when anything its result depends on has changed: recipe, fields, seed, graphs,
+        version of the package.
     tta : int
         Test-time augmentation of rankers that look across configs; see :meth:`tpugraphs.Ranker.predict`.
     verbose : bool, optional
@@ -199,23 +199,23 @@ class Trial:
     ----------
     recipe : str
     variant : str
-        Fields that were given for this recipe alone, as ``"prune=merge"``; empty: none.
+        Fields given for this recipe alone, such as ``"prune=merge"``; empty if none.
     seed : int
     fold : str
     parameters : int
-        Learnt numbers.
+        Number of learnt parameters.
     seconds : float
-        Time of the training.
+        Training time.
     peak : int or None
-        Most memory in bytes that the process took in training and scoring, all its graphs included.
+        Peak memory of the process in bytes during training and scoring, graphs included.
     per_1000 : float
-        Seconds to score 1,000 configs of the unseen graphs, which are read and prepared in that time.
+        Seconds to score 1,000 configs of the unseen graphs, including reading and preparing these.
     values : dict
         Metric name to mean over the unseen graphs.
     scores : list of (C,) float32
         Of the unseen graphs.
     choosing : list of (C,) float32
-        Scores of the graphs that parameters were chosen by.
+        Scores of the validation graphs.
     """
 
     recipe: str
@@ -258,7 +258,7 @@ class Trial:
         Parameters
         ----------
         path : path
-            Of a trial.
+            File of a trial.
 
         Returns
         -------
@@ -299,7 +299,7 @@ class Task(NamedTuple):
     tta: int
 
     def key(self, data: str) -> str:
-        """Name of its file: a hash of everything that the result follows from."""
+        """Return the name of its file: a hash of everything the result depends on."""
         ranker, recipe = self.ranker, self.ranker._recipe
         known = recipe.estimator == "network" and ranker.network.known
         functions: list[Any] = [recipe.steps, recipe.preprocessing, recipe.features, recipe.extra]
@@ -320,7 +320,7 @@ class Task(NamedTuple):
         return f"{recipe.name}-{ranker.seed}-{digest}.safetensors"
 
     def run(self) -> Trial:
-        """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
+        """Train and judge, then free the scorer: it would count in the peak memory of other trials."""
         ranker, fold = self.ranker, self.fold
         memory.forget_peak()
         began = time.monotonic()
@@ -350,7 +350,7 @@ class Task(NamedTuple):
 
 
 def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, float]:
-    """Mean of every metric over graphs; metrics that any order of a tile graph satisfies are left out."""
+    """Return the mean of every metric over graphs, leaving out graphs where any order is perfect."""
     found: dict[str, list[float]] = {}
     for graph, own in zip(graphs, scores, strict=True):
         ran = np.asarray(graph.ran)
@@ -373,9 +373,9 @@ class Summary:
         Recipe and variant.
     mean, sd : dict
         Metric name to mean, and standard deviation over seeds of the mean over folds; NaN for a single seed.
-        Of a metric that any order of a fold's graphs satisfies, the fold does not count.
+        A fold does not count for a metric on which any order is perfect.
     seconds, per_1000 : float
-        Means over the trials; the first is that of a training.
+        Means over the trials; `seconds` is the training time.
     parameters : int
     peak : int or None
     """
@@ -438,7 +438,7 @@ class Comparison:
         """One per recipe or variant, best first."""
         names = dict.fromkeys(trial.name for trial in self.trials)
         found = [self._summary(name, [t for t in self.trials if t.name == name]) for name in names]
-        sign, last = 1 if self.tile else -1, math.inf  # nothing to tell them apart by: all are last
+        sign, last = 1 if self.tile else -1, math.inf  # no value to order by: all are last
         return sorted(found, key=lambda s: sign * s.mean[self.metric] if self.metric in s.mean else last)
 
     def _summary(self, name: str, trials: list[Trial]) -> Summary:
@@ -454,7 +454,7 @@ class Comparison:
 
     @cached_property
     def random(self) -> Summary:
-        """A random order on the same folds, with as many seeds."""
+        """Summary of a random order on the same folds, with as many seeds."""
         seeds = sorted({trial.seed for trial in self.trials})
         found = [
             (seed, judged(fold.unseen, [RandomBaseline(seed).predict(graph) for graph in fold.unseen]))
@@ -492,7 +492,7 @@ class Comparison:
         parts = [[own[rows] for own, rows in zip(t.choosing, ran, strict=True)] for t in members]
         return fitted_weights(parts, times, judge)
 
-    # Words and pictures
+    # Tables and plots
 
     def _lines(self) -> list[list[tuple[str, str]]]:
         lines = []
@@ -575,7 +575,7 @@ class Comparison:
 
 
 def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:
-    """Weighted mean of the normalized scores of every graph, as an ensemble has it."""
+    """Return the weighted mean of the normalized scores of every graph, as an ensemble computes it."""
     shares = np.ones(len(members)) if weights is None else weights
     shares = shares / math.fsum(shares)
     return [
@@ -587,7 +587,7 @@ def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64
 
 
 def _spread(metric: str, one: Summary) -> str:
-    """Mean and standard deviation as a table shows them; slowdowns in per cent."""
+    """Return mean and standard deviation as shown in tables; slowdowns in per cent."""
     mean, sd = one.mean.get(metric, math.nan), one.sd.get(metric, math.nan)
     scale, digits, unit = (100, 1, " %") if metric.startswith("slowdown") else (1, 3, "")
     if math.isnan(mean):

@@ -1,6 +1,6 @@
 """What scikit-learn expects of an estimator: parameters, tags, clones, metadata, tables as graphs.
 
-scikit-learn is imported when it asks for something, never with this package.
+scikit-learn is imported when one of its hooks is called, never with this package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN = 5  # names of columns that a message lists
 class Convention:
     """Parameters, clones, tags and metadata requests, as scikit-learn expects them of an estimator.
 
-    A scorer whose constructor keeps every argument under its name needs nothing else.
+    A scorer only has to keep every constructor argument in an attribute of the same name.
     """
 
     #: Whether tables (n, F) may stand in for graphs.
@@ -52,7 +52,7 @@ class Convention:
         Parameters
         ----------
         deep : bool
-            Also those of a scorer among them, as ``ranker__steps``.
+            Also return the arguments of nested scorers, such as ``ranker__steps``.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Convention:
         return found
 
     def _arguments(self) -> list[str]:
-        """Names of the constructor's arguments."""
+        """Return the names of the constructor's arguments."""
         if type(self).__init__ is object.__init__:
             return []
         parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
@@ -83,7 +83,7 @@ class Convention:
         return [parameter.name for parameter in parameters]
 
     def set_params(self, **params: Any) -> Self:
-        """Change constructor arguments, and forget what was learnt; scorers among them are copied first.
+        """Change constructor arguments, and forget what was learnt; nested scorers are copied first.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Convention:
         if not params:
             return self
         given = dict(self.get_params(deep=False))
-        inner_last = sorted(params, key=lambda name: "__" in name)  # they are of the scorers given here
+        inner_last = sorted(params, key=lambda name: "__" in name)  # they refer to scorers given in this call
         for name, value in ((name, params[name]) for name in inner_last):
             outer, _, inner = name.partition("__")
             if outer not in given or (inner and not hasattr(given[outer], "set_params")):
@@ -101,14 +101,14 @@ class Convention:
                     f"unknown parameter {name!r} of {type(self).__name__}; there are {', '.join(given)}"
                 )
             given[outer] = copy.copy(given[outer]).set_params(**{inner: value}) if inner else value
-        made = vars(type(self)(**given))  # refused values leave this one, and scorers in it, as they were
+        made = vars(type(self)(**given))  # a refused value changes neither this scorer nor nested ones
         routed = {name: value for name, value in vars(self).items() if name == "_metadata_request"}
         vars(self).clear()
         vars(self).update(made, **routed)
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """Return one with copies of the arguments; scorers among them are copied with what they learnt."""
+        """Return a clone with copies of the arguments; nested scorers keep what they have learnt."""
         made = type(self)(**{name: copy.deepcopy(v) for name, v in self.get_params(deep=False).items()})
         if hasattr(self, "_metadata_request"):
             made._metadata_request = copy.deepcopy(self._metadata_request)
@@ -124,16 +124,17 @@ class Convention:
         return utils.Tags(estimator_type=None, target_tags=target, input_tags=tables)
 
     def get_metadata_routing(self) -> Any:
-        """Return which metadata `fit` asks for, where scikit-learn routes it (``set_fit_request``)."""
+        """Return the metadata that `fit` requests from scikit-learn's routing (``set_fit_request``)."""
         return getattr(self, "_metadata_request", None) or _request(self, None)
 
     def set_fit_request(self, *, sample_weight: bool | str | None = None) -> Self:
-        """Say whether `fit` is to be given `sample_weight` by meta-estimators, where metadata is routed.
+        """Choose whether meta-estimators pass `sample_weight` to `fit`, where metadata routing is enabled.
 
         Parameters
         ----------
         sample_weight : bool, str or None
-            True: pass it on; False: do not; None: an error if it is given; a name: pass on that one.
+            True: pass it; False: do not; None: raise an error if it is given; a name: pass the metadata of
+            that name.
         """
         self._metadata_request = _request(self, sample_weight)
         return self
@@ -148,7 +149,7 @@ def _request(owner: object, sample_weight: bool | str | None) -> Any:
 
 
 def not_fitted(message: str) -> Error:
-    """Make the error of a scorer that has learnt nothing; it is scikit-learn's, too, if that is in use."""
+    """Make the error of an unfitted scorer: also a NotFittedError of scikit-learn, if that is imported."""
     theirs = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", None)
     return Error(message) if theirs is None else _both(theirs)(message)
 
@@ -159,7 +160,7 @@ def _both(theirs: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """Find the class of `not_fitted` for pickle, as in the processes of joblib."""
+    """Find the class of `not_fitted` for pickle, for example in joblib's processes."""
     if name != "NotFittedError":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _both(importlib.import_module("sklearn.exceptions").NotFittedError)
@@ -169,7 +170,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_table(given: Any) -> bool:
-    """Whether an argument is meant as a table (n, F): any array but one of graphs."""
+    """Whether an argument is meant as a table (n, F): any array except an array of graphs."""
     if hasattr(given, "config_runtime") or not (hasattr(given, "shape") or hasattr(given, "__array__")):
         return False
     return _ndim(given) != 1 or getattr(given, "dtype", None) != np.dtype(object)
@@ -187,7 +188,7 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
     given : graph, or (n, F) array
     runtime : (n,) array, optional
     scorer : Scorer, optional
-        One whose table it must be like, if it has learnt from one.
+        If it has learnt from a table, `given` must have the same columns.
 
     Raises
     ------
@@ -224,7 +225,7 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
 
 
 def _numbers(field: str, given: Any, kinds: str, todo: str) -> NDArray[Any]:
-    """Return real numbers as they are, if their type is of these kinds, or as float64."""
+    """Return an array as it is if its dtype is of these kinds, else as float64."""
     check_mask(field, given)
     try:
         array = np.asarray(given)
@@ -237,7 +238,7 @@ def _numbers(field: str, given: Any, kinds: str, todo: str) -> NDArray[Any]:
 
 
 def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: str) -> None:
-    """Refuse a table with other columns than those that were learnt from, in scikit-learn's words."""
+    """Refuse a table whose columns differ from those of the fit, in scikit-learn's words."""
     if not given or not known:
         if bool(given) != bool(known):
             has = "X has feature names" if given else "X does not have valid feature names"
@@ -301,8 +302,7 @@ def measured(graphs: Any, y: Any, scorer: Any = None) -> Any:
     ----------
     graphs : graph, sequence of graphs, or (n, F) array
     y : (C,) array, or one such array per graph, or None
-        As `runtime` of the graphs, so less is better; None: the graphs' own, here and in place of any of the
-        arrays.
+        Runtimes, so smaller is better. None, here or in the list, stands for a graph's own runtimes.
     scorer : Scorer, optional
         See `as_graph`.
 
@@ -353,7 +353,7 @@ def _with(graph: Any, runtime: Any) -> Any:
 def learnable(train: Any, second: Any, y: Any = None) -> tuple[Any, Any]:
     """Return the graphs that `fit` learns from and validates on, from its first two arguments and `y`.
 
-    scikit-learn passes runtimes as the second one. Otherwise it is validation graphs, or a share of configs.
+    scikit-learn passes runtimes as the second argument; otherwise that is validation graphs or a share.
     """
     if is_table(train):
         given, second = (y, second) if y is not None or isinstance(second, Real) else (second, None)

@@ -46,7 +46,7 @@ def _minmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _rank(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places from 0 (fastest) to 1, equal scores at the mean of theirs."""
+    """Return ranks from 0 (fastest) to 1; equal scores share their mean rank."""
     return mean_ranks(scores) / max(1, scores.size - 1)
 
 
@@ -55,7 +55,7 @@ _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "minmax": _minmax,
     "rank": _rank,
 }
-#: What may be done to each ranker's scores before their mean is taken.
+#: How each ranker's scores may be normalized before their mean is taken.
 NORMALIZE = tuple(_METHODS)
 
 
@@ -72,7 +72,7 @@ def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
     Returns
     -------
     (n,) float64
-        What enters the mean.
+        Normalized scores.
     """
     return _METHODS[normalize](np.asarray(scores, np.float64))
 
@@ -93,7 +93,7 @@ def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.floa
     Raises
     ------
     Error
-        It is not a finite number.
+        The mean is not finite.
     """
     total: NDArray[np.float64] | None = None
     for own, share in parts:
@@ -115,7 +115,7 @@ def fitted_weights(
     normalize: str = "rank",
     rounds: int = 30,
 ) -> NDArray[np.float64]:
-    """Choose members one by one, with repetition, each so that the mean ranks best (Caruana et al. 2004).
+    """Choose members greedily, with replacement, so that their mean ranks best (Caruana et al. 2004).
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def fitted_weights(
         ``judge(scores, times)``; greater is better.
     normalize : str
     rounds : int
-        How often a member is chosen. The first best mean counts, so that later choices can only help.
+        Number of choices. The first best mean counts, so more rounds never rank worse.
 
     Returns
     -------
@@ -156,14 +156,14 @@ class Ensemble(ScorerBase):
     ----------
     rankers : sequence of Ranker or other Scorer
         Fitted, and for the same kind of graph: rankers of any recipes, each with its own preprocessing, other
-        ensembles, baselines, a class of your own (:class:`tpugraphs.ranker.ScorerBase`).
+        ensembles, baselines, your own class (:class:`tpugraphs.ranker.ScorerBase`).
     weights : sequence of float, optional
         Weight of each ranker in the mean, not negative; equal by default.
     normalize : {"none", "minmax", "rank"}
-        What happens to the scores of each ranker before the mean is taken. ``"none"``: nothing, as the
-        first place did with models of one recipe. ``"minmax"``: they are scaled to 0..1, as the fifth place
-        did with models of several recipes. ``"rank"``: they are replaced by their places, from 0 (fastest)
-        to 1; equal scores share the mean of their places. Both look at the configs of one call only.
+        How to normalize the scores of each ranker before the mean is taken. ``"none"``: not at all, as the
+        first place did with models of one recipe. ``"minmax"``: scale them to 0..1, as the fifth place did
+        with models of several recipes. ``"rank"``: replace them by their ranks, from 0 (fastest) to 1; equal
+        scores share their mean rank. Both look at the configs of one call only.
 
     Attributes
     ----------
@@ -174,8 +174,8 @@ class Ensemble(ScorerBase):
     Raises
     ------
     ConfigError
-        No rankers, one that has learnt nothing, rankers for different kinds of graphs or differently padded
-        ones, or another value of weights or `normalize`.
+        No rankers, an unfitted one, rankers for different kinds of graphs or paddings, or an invalid
+        `weights` or `normalize`.
 
     Notes
     -----
@@ -222,7 +222,7 @@ class Ensemble(ScorerBase):
                 different.append(ranker)
 
     def share_prepared(self, other: object) -> bool:
-        """Share prepared graphs with `other`: all members do, or none. Return whether they do."""
+        """Share prepared graphs with `other`, all members or none; return whether they do."""
         return all([ranker.share_prepared(other) for ranker in self.rankers])
 
     @property
@@ -237,7 +237,7 @@ class Ensemble(ScorerBase):
 
     @property
     def takes_configs(self) -> bool:  # type: ignore[override]
-        """Whether `predict` takes configs that the graph does not have: if all its rankers do."""
+        """Whether `predict` takes configs that the graph does not have; only if all rankers do."""
         return all(getattr(ranker, "takes_configs", False) for ranker in self.rankers)
 
     @property
@@ -289,12 +289,11 @@ class Ensemble(ScorerBase):
     def choose(
         self, graph: Graph, count: int = 5, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
-        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
+        """Return the positions of `count` configs to measure, if only the fastest of them will be kept.
 
-        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
-        possible, if any of the rankers may be the one that is right. Where these disagree, the choice has
-        something for each, while the first in the order of the mean are often alike. Rankers that learnt
-        from different graphs disagree where they should.
+        Configs are chosen greedily: each minimises the expected score of the fastest one so far, where any of
+        the rankers may be right. So the choice covers rankers that disagree, while the best configs by mean
+        score are often alike. Rankers that learnt from different graphs disagree where they should.
 
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`.
         """
@@ -322,8 +321,8 @@ class Ensemble(ScorerBase):
         valid : graph or sequence of graphs
             Measured graphs that no ranker was trained on.
         metric : str
-            One of those that choose the best parameters of a fit: ``"tau"``, ``"opa"``, ``"top5"`` or
-            ``"mean50"``.
+            One of the metrics that can select the best parameters of a fit: ``"tau"``, ``"opa"``, ``"top5"``
+            or ``"mean50"``.
         **options
             Of :meth:`tpugraphs.Ranker.predict`.
 
@@ -353,7 +352,7 @@ class Ensemble(ScorerBase):
 
     @property
     def members(self) -> dict[str, Scorer]:
-        """Its rankers by the names they have in reports."""
+        """Its rankers by their names in reports."""
         seeds = [f", seed {ranker.seed}" if hasattr(ranker, "seed") else "" for ranker in self.rankers]
         return {
             f"{i}: {r.name}{seed}": r for i, (r, seed) in enumerate(zip(self.rankers, seeds, strict=True))
@@ -397,7 +396,7 @@ def open_rankers(
     ----------
     paths : sequence of path
     weights, normalize
-        Those of the ensemble. For the file of an ensemble the default is what the file says.
+        Those of the ensemble. For the file of an ensemble the defaults are those in the file.
 
     Returns
     -------

@@ -133,7 +133,7 @@ class NetworkEstimator(Network):
         Returns
         -------
         History
-            What happened.
+            Losses and metrics of the fit.
         """
         with held(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
@@ -191,7 +191,7 @@ class NetworkEstimator(Network):
         graph : Graph
             With measured runtimes.
         configs : slice, (n,) int or (C,) bool
-            At least two, which ran.
+            At least two configs that ran.
 
         Returns
         -------
@@ -204,7 +204,7 @@ class NetworkEstimator(Network):
             Fewer than two configs, or one that failed.
         """
         if self.judged.get(graph) is None:
-            check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
+            check_measured(graph, self.kind)  # reads all runtimes, so not in every step
             self.judged.put(graph, True, 1)
         rows, name = graph.row_numbers(configs), str(graph.name)
         if rows.size < 2:
@@ -218,7 +218,7 @@ class NetworkEstimator(Network):
             self.follow()
         prepared = self.prepare(graph)
         optimizer, number = Optimizer(self), self.trained_steps + 1
-        drawn = Segments(0, self.seed).draw(0, number, prepared, rows)  # of the others nothing is known
+        drawn = Segments(0, self.seed).draw(0, number, prepared, rows)  # the others' scores are unknown
         loss = optimizer.gradients(
             number, [(prepared, rows)], moved=[drawn.moved()], segments=[drawn.segment]
         )

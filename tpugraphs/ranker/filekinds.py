@@ -22,7 +22,7 @@ ScorerOf = TypeVar("ScorerOf")
 __all__ = ["FromFile", "construct", "load_ranker", "read_members", "register", "write", "write_members"]
 
 _DEEPEST = 32
-RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, as files of version 1 do
+RANKER = "ranker"  # kind of an ensemble member whose metadata names none, as in files of version 1
 
 
 # Restores a scorer from what its ``to_file`` returned, and the path for errors.
@@ -36,7 +36,7 @@ def register(kind: str) -> Callable[[ScorerT], ScorerT]:
     Parameters
     ----------
     kind : str
-        Name that stands in the file. It becomes the class's ``file_kind``.
+        Name in the file. It becomes the class's ``file_kind``.
 
     Returns
     -------
@@ -73,21 +73,21 @@ def register(kind: str) -> Callable[[ScorerT], ScorerT]:
 
 
 def write(path: str, scorer: Any) -> None:
-    """Write a scorer to one safetensors file, which appears when it is complete.
+    """Write a scorer to one safetensors file, atomically.
 
     Parameters
     ----------
     path : str
         Where it is written.
     scorer : scorer
-        With `to_file`, and of a class that is registered.
+        Of a registered class with `to_file`.
     """
     metadata, tensors = scorer.to_file()
     tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
 
 def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
-    """Read any scorer from its file: a ranker, an ensemble, a baseline, a registered class of your own.
+    """Read any scorer from its file: a ranker, an ensemble, a baseline, or your own registered class.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     Returns
     -------
     Scorer
-        Its predictions have the same bits as those of the scorer that was saved.
+        Predicts the same bits as the scorer that was saved.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def construct(
     Returns
     -------
     scorer
-        Which has learnt nothing yet.
+        Not fitted yet.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class Fold:
     train, valid, unseen : sequence of graphs
         To learn from, to choose parameters by (may be empty), and to judge on.
     places : sequence of int
-        Places of the unseen graphs among all that were divided, if whole graphs were.
+        Positions of the unseen graphs in the sequence that was split, if whole graphs were split.
     """
 
     name: str
@@ -59,12 +59,12 @@ def unseen_configs(
         Shares of the configs to learn from, to choose by and to judge on; see
         :func:`tpugraphs.training.split_configs`.
     folds : int
-        Number of divisions, each drawn by itself.
+        Number of independent random splits.
     subset : int, optional
-        Judge unseen configs in fixed random subsets of this many, and what is left over not at all. Scorers
-        that look across configs then all see the same ones together.
+        Judge unseen configs in fixed random subsets of this size, without the remainder. So all scorers that
+        look across configs see the same configs together.
     seed : int
-        Seed of the first division.
+        Seed of the first split.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def unseen_configs(
 
 
 def _subsets(rows: Any, size: int | None, seed: int) -> list[Any]:
-    """Disjoint random parts of `size`; all rows together if there are no more."""
+    """Split rows into disjoint random subsets of `size`; all rows together if there are no more."""
     if size is None or rows.size <= check_whole("subset", size, 2):
         return [rows]
     drawn = kernels.sample_without_replacement(rows.size, rows.size, (seed, Stream.SPLIT, 1))
@@ -114,12 +114,12 @@ def unseen_graphs(
     ----------
     graphs : sequence of graphs
     groups : sequence, "family" or callable, optional
-        A label for every graph: graphs of one label stay together. ``"family"``: that of its name, see
-        :func:`tpugraphs.data.family`; or ``groups(graph)``. By default every graph has a label of its own.
+        A label for every graph: graphs with the same label stay together. ``"family"``: see
+        :func:`tpugraphs.data.family`; a callable: ``groups(graph)``. By default each graph is a group.
     folds : int, optional
-        Number of folds of nearly equal size, in which groups are put at random; by default each group is one.
+        Number of folds of nearly equal size, filled with groups at random; by default one fold per group.
     least : int
-        Do not judge graphs with fewer configs, but learn from them. A fold that has no others is left out.
+        Graphs with fewer configs are only learnt from, not judged. A fold without other graphs is left out.
     seed : int
         Of the folds.
 
@@ -175,7 +175,7 @@ def _labels(graphs: GraphSequence, groups: Any) -> list[Hashable]:
 
 
 def _dealt(labels: Sequence[Hashable], count: int, seed: int) -> list[int]:
-    """Fold of every graph: groups, the large ones first, each go to the fold that has the fewest graphs."""
+    """Return the fold of every graph: groups, largest first, go to the fold with the fewest graphs."""
     sizes = Counter(labels)
     if len(sizes) < count:
         raise ConfigError(f"folds: expected at most {len(sizes)}, one per graph or group, got {count}")

@@ -1,4 +1,4 @@
-"""Permutation importance: how much worse a ranker is when values of the graphs are exchanged."""
+"""Permutation importance: how much worse a ranker is when values of the graphs are permuted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MEMBER = re.compile(r"_(?:\d+|sum|product|true_count|false_count)$")  # of one 
 _ELEMENT = "element_type"
 _OPCODE = "opcode"
 _CONFIGS = {"config_feat", "node_config_feat"}
-# New values of a graph, by field, from all graphs, its place and a key for random numbers. None: no change.
+# From all graphs, the place of one and a random key: its new values by field. None: no change.
 Exchange = Callable[[Sequence[Graph], int, list[int]], dict[str, NDArray[Any]]]
 
 
@@ -44,7 +44,7 @@ class PartImportance:
     name : str
         Column of the configs, digit, or group of node features, as the schema calls it.
     drops : tuple of float
-        By how much the metric was lower, for every repeat.
+        Drop of the metric in every repeat.
     """
 
     part: str
@@ -71,7 +71,7 @@ class Importance:
     parts : tuple of PartImportance
         The most important first.
     metric : str
-        What was judged by, greater is better: a key of :data:`tpugraphs.metrics.VALIDATION`.
+        Metric, greater is better: a key of :data:`tpugraphs.metrics.VALIDATION`.
     baseline : float
         Mean of the metric over the graphs as they are.
     graphs, configs : int
@@ -116,12 +116,12 @@ class Importance:
         Parameters
         ----------
         most : int, optional
-            Number of parts at most, the most important first; None: all.
+            Maximum number of parts, the most important first; None: all.
 
         Returns
         -------
         str
-            A line per part, and what a drop is.
+            A line per part, and what a drop means.
 
         Raises
         ------
@@ -160,33 +160,33 @@ def permutation_importance(
     seed: int = 0,
     verbose: bool | None = None,
 ) -> Importance:
-    """Measure what a ranker depends on, by exchanging the values of one part of the graphs at a time.
+    """Measure what a ranker depends on by permuting the values of one part of the graphs at a time.
 
-    The values of a column of the configs, or of a digit at all nodes, are exchanged among the configs of each
-    graph; those of a group of node features among its nodes. Scores are then compared with the runtimes as
-    before. The drop of the metric says how much of the ranking hangs on that part (Breiman 2001, for random
-    forests). Two parts that say the same share the drop, so that each may look unimportant.
+    The values of a config column, or of a digit at all nodes, are permuted among the configs of each graph;
+    those of a group of node features among its nodes. The new scores are compared with the same runtimes. The
+    drop of the metric shows how much the ranking depends on that part (Breiman 2001, for random forests). Two
+    parts with the same information share the drop, so each may look unimportant.
 
     Parameters
     ----------
     scorer : Scorer
         Fitted: a ranker, an ensemble, a baseline.
     graphs : graph or sequence of graphs
-        Measured graphs of one schema; graphs that were not learnt from say more.
+        Measured graphs of one schema; graphs that were not learnt from show more.
     parts : sequence of {"config", "digit", "node", "graph"}, optional
-        By default all that the graphs have. ``"graph"`` are all features of whole graphs together, exchanged
-        among the graphs.
+        By default all that the graphs have. ``"graph"`` stands for all features of whole graphs together,
+        permuted among the graphs.
     node_groups : mapping of str to sequence of str, optional
         Names of columns by group. By default ``shape_dimension_0`` to ``shape_dimension_sum`` are one group,
-        and so on; columns of an inferred schema are groups of their own. Opcodes are the group ``"opcode"``.
+        and so on; each column of an inferred schema is a group. Opcodes are the group ``"opcode"``.
     repeats : int
-        Exchanges of every part.
+        Permutations of every part.
     configs : int
-        Configs of each graph that are judged, at most: a sample.
+        Maximum number of configs to judge per graph; of more, a random sample is judged.
     metric : str, optional
         A key of :data:`tpugraphs.metrics.VALIDATION`; by default the scorer's.
     seed : int
-        The same seed gives the same exchanges, whatever else is judged.
+        The same seed gives the same permutations, whatever else is judged.
     verbose : bool, optional
         Show a progress bar; by default in a terminal or notebook.
 
@@ -198,7 +198,7 @@ def permutation_importance(
     Raises
     ------
     ConfigError
-        Another part, metric or number, or columns that the schema does not have.
+        An unknown part or metric, a number out of range, or columns that the schema does not have.
     DataError
         Graphs without runtimes or of different schemas, or that the scorer cannot rank.
 
@@ -254,7 +254,7 @@ def permutation_importance(
 
 
 def _scores(scorer: Scorer, graph: Graph, changes: dict[str, NDArray[Any]]) -> Scores:
-    """Score a graph with exchanged values; its nodes are prepared once if only configs differ."""
+    """Score a graph with permuted values; its nodes are prepared once if only configs differ."""
     if changes.keys() <= _CONFIGS and getattr(scorer, "takes_configs", False):
         digits, features = graph.config_digits if graph.schema.digits else None, graph.config_feat
         digits, features = changes.get("node_config_feat", digits), changes.get("config_feat", features)
@@ -295,7 +295,7 @@ def _features(
 
 
 def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
-    """Places of the columns of every group of node features."""
+    """Return the places of the columns of every group of node features."""
     places = {column.name: place for place, column in enumerate(schema.node)}
     groups: dict[str, list[int]] = {}
     if given is not None:
@@ -316,7 +316,7 @@ def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[s
 
 
 def _rows(field: str, index: Any = np.s_[:], source: str | None = None) -> Exchange:
-    """Exchange values at an index of a field among its rows; `source` is where they are read."""
+    """Permute values at an index of a field among its rows; `source` is the field they are read from."""
 
     def exchange(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
         array = np.array(getattr(graphs[i], source or field))
@@ -330,7 +330,7 @@ def _rows(field: str, index: Any = np.s_[:], source: str | None = None) -> Excha
 
 
 def _graphs(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-    """Exchange the features of whole graphs among the graphs."""
+    """Permute the features of whole graphs among the graphs."""
     other = graphs[np.random.default_rng(key).permutation(len(graphs))[i]]
     assert other.graph_feat is not None  # else there is no such part
     return {"graph_feat": other.graph_feat}

@@ -1,4 +1,4 @@
-"""Scorers that learn a few arrays: a table declares these, and files, copies and refits follow from it."""
+"""Scorers that learn a few arrays, declared in a table from which files, copies and refits follow."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Array(NamedTuple):
         A letter for each dimension; equal letters are equal sizes.
     dtype : type
     least, most : float or str
-        Range of the numbers; a name stands for a limit that the rest of the file sets.
+        Range of the numbers; a name refers to a limit that depends on the rest of the file.
     rows : int
-        Most rows of a table.
+        Maximum number of rows of a table.
     optional : bool
         Whether it may be missing.
     """
@@ -54,7 +54,7 @@ class Array(NamedTuple):
     def read(
         self, path: str, name: str, tensors: Mapping[str, NDArray[Any]], sizes: dict[str, int]
     ) -> NDArray[Any]:
-        """Take the array from a file, and note sizes not known before; CheckpointError if it is damaged."""
+        """Read the array from a file, and note sizes not known before; CheckpointError if it is damaged."""
         given = tensors[name].shape if name in tensors else ()
         if len(given) == len(self.shape) > 1 and not 0 < given[0] <= self.rows:
             raise tensorfile.fail(
@@ -74,8 +74,8 @@ class Array(NamedTuple):
 class LearntScorer(ScorerBase):
     """Base of scorers that learn a few arrays from graphs of one schema.
 
-    A subclass declares `arrays` and `arguments`, learns in `fit` on a copy, which it then becomes, and scores
-    rows in `_scores`.
+    A subclass declares `arrays` and `arguments`, and scores rows in `_scores`. Its `fit` learns on a copy,
+    whose state it then takes over.
 
     Attributes
     ----------
@@ -85,9 +85,9 @@ class LearntScorer(ScorerBase):
         Of the graphs that it learnt from.
     """
 
-    #: Arguments of the constructor that files name, with their types.
+    #: Constructor arguments that are stored in files, with their types.
     arguments: ClassVar[Mapping[str, type | tuple[type, ...]]] = {}
-    #: What is learnt.
+    #: Learnt arrays.
     arrays: ClassVar[Mapping[str, Array]] = {}
     schema: Schema
 
@@ -96,7 +96,7 @@ class LearntScorer(ScorerBase):
 
     @property
     def kind(self) -> str:
-        """Kind of the graphs: of any schema whose configs are features."""
+        """Kind of the graphs: any schema whose configs are features."""
         return "graph"
 
     @property
@@ -105,7 +105,7 @@ class LearntScorer(ScorerBase):
         return bool(self.learnt)
 
     def _become(self, made: Self) -> Self:
-        """Take over what a copy has learnt, at once: a fit that fails changes nothing."""
+        """Take over what a copy has learnt, all at once, so that a fit that fails changes nothing."""
         vars(self).update(vars(made))
         return self
 
@@ -133,11 +133,11 @@ class LearntScorer(ScorerBase):
         DataError
             The graph is of another kind or does not fit the schema.
         """
-        self = copy(self)  # of one fit, whatever another thread does
+        self = copy(self)  # one fit, whatever another thread does
         return self._scores(graph, self._rows(graph, configs))
 
     def _rows(self, graph: Graph, configs: Rows | None) -> NDArray[np.int64]:
-        """Return the numbers (n,) of the rows, of a graph that can be scored."""
+        """Return the row numbers (n,), after checking that the graph can be scored."""
         self.require_fit("predict")
         check_kind(graph, self.kind)
         self.schema.check(graph)

@@ -38,13 +38,13 @@ def leave_out(
     seed: int = 0,
     **fit: Unpack[FitButShared],
 ) -> Report:
-    """Rank every graph by a ranker that was trained on all others.
+    """Rank every graph with a ranker that was trained on all others.
 
     Parameters
     ----------
     ranker : ranker, another scorer that learns from several graphs, or str
-        A new one with the same arguments is trained for every group; this one is not changed. Or the name of
-        a recipe.
+        A copy with the same arguments is trained for every group; this one is not changed. A string names a
+        recipe.
     graphs : sequence of graphs
         At least two graphs with measured runtimes. Graphs that nothing can be learnt from are still ranked.
     groups : sequence, optional
@@ -63,15 +63,15 @@ def leave_out(
     Returns
     -------
     Report
-        One row per graph, in their order. ``report.at_least(6)`` is that of the graphs whose best five are
-        not all of their configs.
+        One row per graph, in the order given. ``report.at_least(6)`` keeps the graphs with at least six
+        configs, whose best five are not all they have.
 
     Raises
     ------
     ConfigError
-        Fewer than two groups, not one label per graph, or a name in `beside` that the ranker has.
+        Fewer than two groups, not one label per graph, or a name in `beside` that is the ranker's.
     DataError
-        A graph without measured runtimes, or a group without which nothing can be learnt.
+        A graph without measured runtimes, or nothing left to learn from without some group.
 
     Examples
     --------
@@ -100,24 +100,24 @@ def cross_validate(
     seed: int = 0,
     **fit: Unpack[FitButShared],
 ) -> Report:
-    """Rank every graph by rankers that were trained without its fold.
+    """Rank every graph with rankers that were trained without its fold.
 
-    The graphs are put in `folds` parts of nearly equal size, at random; each part is left out in turn, see
+    The graphs are split at random into `folds` parts of nearly equal size. Each part is left out in turn; see
     :func:`leave_out`.
 
     Parameters
     ----------
     ranker : ranker, another scorer that learns from several graphs, str or callable
-        What is trained: one with the same arguments and each of the seeds, a recipe by name, or the scorer
-        that ``ranker(seed)`` returns.
+        What to train: a copy of this scorer with each of the seeds, a recipe by name, or the scorer that
+        ``ranker(seed)`` returns.
     graphs : sequence of graphs
         With measured runtimes.
     folds : int
         At least 2.
     group : {"family"}, callable or sequence, optional
-        Graphs with the same label are put in the same fold: their family by name, see
-        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. Programs of one family
-        are similar, so that judging them apart says more about programs never seen.
+        Graphs with the same label stay in the same fold. ``"family"``: see :func:`tpugraphs.data.family`; a
+        callable: ``group(graph)``; a sequence: a label for every graph. Programs of one family are similar,
+        so keeping them together shows better how new programs are ranked.
     seeds : int or ints
         Number of seeds, counted from 0, or the seeds themselves. The scorers of the report are then called
         ``"seed 0"`` and so on.
@@ -136,9 +136,9 @@ def cross_validate(
     Raises
     ------
     ConfigError
-        Fewer groups than folds, a name in `beside` that what is trained has, or a value out of range.
+        Fewer groups than folds, a name in `beside` that a trained scorer has, or a value out of range.
     DataError
-        A graph without measured runtimes, or a fold without which nothing can be learnt.
+        A graph without measured runtimes, or nothing left to learn from without some fold.
 
     Examples
     --------
@@ -162,12 +162,12 @@ def cross_validate(
 
 
 def _made(ranker: Any, seed: int | None = None) -> Any:
-    """Return a new scorer to be trained, with that seed if it has one."""
+    """Return a new scorer to train, with that seed if it takes one."""
     if isinstance(ranker, str):
         ranker = Ranker(ranker)
     if isinstance(ranker, ScorerBase):
         own = ranker.get_params(deep=False)
-        own = own if isinstance(ranker, Ranker) else copy.deepcopy(own)  # scorers among them are trained, too
+        own = own if isinstance(ranker, Ranker) else copy.deepcopy(own)  # nested scorers are trained, too
         return type(ranker)(**own | ({"seed": seed} if seed is not None and "seed" in own else {}))
     if seed is None or not callable(ranker):
         which = "a tg.Ranker or a recipe" if seed is None else "a tg.Ranker, a recipe or a function"
@@ -183,7 +183,7 @@ def _judged(
     verbose: bool | None,
     fit: Mapping[str, Any],
 ) -> list[Row]:
-    """Rows of all graphs in their order, those of a fold by scorers trained on its other graphs."""
+    """Return report rows of all graphs in order, each from scorers trained without the graph's fold."""
     beside = beside or {}
     if twice := makers.keys() & beside.keys():
         raise ConfigError(f"`beside`: {min(twice)!r} is the name of what is trained: give it another one")
@@ -203,7 +203,7 @@ def trained(scorer: ScorerT, fold: Fold, **fit: Any) -> ScorerT:
     Parameters
     ----------
     scorer : scorer
-        What learns from the graphs of the fold, and chooses by its `valid` if there are any.
+        Learns from the graphs of the fold, and validates on its `valid` if there are any.
     fold : Fold
         A note in an error names the graphs that were left out.
     **fit
@@ -217,7 +217,7 @@ def trained(scorer: ScorerT, fold: Fold, **fit: Any) -> ScorerT:
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C, though a fit alone would end with what it has learnt.
+        Ctrl-C, where a fit alone would keep what it has learnt.
     """
     fit = {"verbose": False, **fit} if isinstance(scorer, Ranker) else fit
     fit = {"valid": fold.valid, **fit} if len(fold.valid) else fit

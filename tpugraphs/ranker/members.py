@@ -41,25 +41,26 @@ def train_together(
     workers: int | None,
     shared: bool = False,
 ) -> Crew:
-    """Train networks side by side, from the start; every one has the bits that it would have alone.
+    """Train networks side by side, from scratch; each gets the same bits as if trained alone.
 
     Parameters
     ----------
     networks : sequence of NetworkEstimator
-        That have learnt nothing.
+        Not fitted yet.
     train, valid
         See :meth:`tpugraphs.Ranker.fit`.
     options : sequence of FitOptions
-        Those of every network, checked; `verbose` of the first.
+        Checked options of every network; `verbose` is that of the first.
     workers : int or None
         Number of steps taken at the same time; None: as many as networks or threads.
     shared : bool
-        Whether all prepare graphs alike, as several seeds of one recipe do: then it is done once.
+        Whether all prepare graphs in the same way, as several seeds of one recipe do; it is then done once.
 
     Returns
     -------
     Crew
-        With all fits in their order, those that failed, and whether Ctrl-C ended them. The others have ended.
+        All fits in order, those that failed, and whether Ctrl-C ended the training. The other fits are
+        complete.
     """
     if workers is not None:
         check_whole("workers", workers, 1)
@@ -95,14 +96,14 @@ def train_members(
 ) -> Ensemble:
     """Train rankers of any recipes side by side, and make an ensemble of them.
 
-    Networks take turns with the threads of the core, one step each, the one that is furthest behind first.
-    Every one has the bits that it would have alone. Recipes that train trees come after them, one by one.
-    Several seeds of one recipe share their prepared graphs in :func:`tpugraphs.train_seeds`.
+    Networks take turns with the threads of the core, one step each, the one furthest behind first. Each gets
+    the same bits as if trained alone. Recipes that train trees follow, one by one. Several seeds of one
+    recipe share their prepared graphs in :func:`tpugraphs.train_seeds`.
 
     Parameters
     ----------
     rankers : sequence of Ranker, or of names of recipes
-        They are trained, from the start. A name stands for a ranker with seed 0 and the preset ``"cpu"``.
+        They are trained from scratch. A name stands for a ranker with seed 0 and the preset ``"cpu"``.
     train, valid, epochs, steps, sample_weight, checkpoint_every, verbose
         See :meth:`tpugraphs.Ranker.fit`.
     weights, normalize
@@ -125,7 +126,7 @@ def train_members(
         The training of a ranker diverged.
     KeyboardInterrupt
         Ctrl-C before every ranker has taken a step. After this and any other error of the training the
-        rankers are what they were before.
+        rankers are unchanged.
 
     Examples
     --------
@@ -163,7 +164,7 @@ def train_members(
 
 
 def _members(rankers: Any) -> list[Ranker]:
-    """Return the rankers, made where a recipe is named; ConfigError for anything else, or one given twice."""
+    """Return the rankers, new ones for recipe names; ConfigError for anything else, or one given twice."""
     several = isinstance(rankers, Iterable) and not isinstance(rankers, str)
     members = [Ranker(one) if isinstance(one, str) else one for one in (rankers if several else ())]
     if not members or not all(isinstance(one, Ranker) for one in members):
@@ -183,20 +184,20 @@ def distill(
     seed: int = 0,
     **fit: Unpack[FitArguments],
 ) -> Ranker:
-    """Train one ranker to rank as another scorer does, such as an ensemble, in the time of one.
+    """Train one ranker to rank like another scorer, such as an ensemble, but in the time of one.
 
     Parameters
     ----------
     teacher : Scorer
         Fitted; mostly an :class:`tpugraphs.Ensemble`.
     student : Ranker or str
-        It is trained, from the start; or the name of a recipe.
+        It is trained from scratch. A string names a recipe.
     graphs : graph or sequence of graphs
-        Their runtimes are not looked at, so that graphs that were never measured will do.
+        Their runtimes are not used, so unmeasured graphs will do.
     valid : graph or sequence of graphs, optional
         Measured graphs to choose parameters by.
     n_configs : int, optional
-        Configs of a graph that the teacher scores, drawn at random; by default all.
+        Number of configs per graph that the teacher scores, drawn at random; by default all.
     seed : int
         Of the draw.
     **fit
@@ -209,7 +210,7 @@ def distill(
     Raises
     ------
     ConfigError
-        `student` is not a ranker, or its losses fit runtimes themselves: the teacher knows their order alone.
+        `student` is not a ranker, or its losses fit runtimes themselves: the teacher only gives an order.
     Error, DataError
         See :func:`tpugraphs.pseudo_label` and :meth:`tpugraphs.Ranker.fit`.
 
@@ -248,17 +249,17 @@ def pseudo_label(
 ) -> Graph:
     """Label a graph with a scorer's predicted ranks, to train on it.
 
-    Only their order means anything: 1 for the config that is predicted fastest, equal numbers for equal
-    scores. So losses of the order can learn from it, and the targets ``percentile`` and ``normal-score``.
+    Runtimes become ranks: 1 for the config predicted fastest, equal ranks for equal scores. Only their order
+    means anything, so use ranking losses, or the targets ``percentile`` and ``normal-score``.
 
     Parameters
     ----------
     graph : graph
-        Runtimes that it has are not looked at. Configs that failed are left out.
+        Its runtimes, if any, are not used. Configs that failed are left out.
     scorer : Scorer
         A ranker, an ensemble, or anything else that has `predict`.
     n_configs : int, optional
-        Take that many configs, drawn at random; by default all.
+        Number of configs to take, drawn at random; by default all.
     seed : int
         Of the draw.
     **options

@@ -30,8 +30,8 @@ from tpugraphs.training.trainset import as_graphs
 __all__ = ["GaussianProcess", "MultiTaskGaussianProcess", "Process"]
 
 _CHUNK = 4096  # rows scored at a time
-_CANDIDATES = 500  # configs that `choose` looks at closely
-_CLOSELY = 2000  # and at most
+_CANDIDATES = 500  # configs, best by mean, among which `choose` picks
+_CLOSELY = 2000  # the most of them
 _JITTER = 1e-6  # relative to the variance, for the factor of a covariance that is only just definite
 _LEAST = 1e-9  # standard deviation of a column that varies
 
@@ -50,7 +50,7 @@ class Process(LearntScorer):
         Prepares the columns, as the recipe ``graph-config`` does.
     """
 
-    _samples = 512  # likely worlds that `choose` looks at
+    _samples = 512  # samples of the process in `choose`
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Process(LearntScorer):
         columns : (n, T) float64
             Prepared columns of the configs.
         together : bool
-            The covariance in place of variances.
+            Return the covariance instead of variances.
 
         Returns
         -------
@@ -79,7 +79,7 @@ class Process(LearntScorer):
 
     @abstractmethod
     def _factor(self) -> None:
-        """Factor the covariance of what was learnt."""
+        """Factor the covariance of the training data."""
 
     def _prepare(self, graphs: Sequence[Graph]) -> None:
         """Fit the preprocessing to graphs."""
@@ -88,11 +88,11 @@ class Process(LearntScorer):
         self.schema = self.pipeline.schema
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Columns (n, T) of configs."""
+        """Return columns (n, T) of configs."""
         return np.asarray(self.pipeline.apply(graph.select(rows)).nodes.config_feat, np.float64)
 
     def _spread(self, graph: Graph, columns: Floats) -> tuple[Floats, Floats]:
-        """Mean (n,) and standard deviation (n,)."""
+        """Return mean (n,) and standard deviation (n,)."""
         mean, variance = np.empty(len(columns)), np.empty(len(columns))
         for start in range(0, len(columns), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -108,14 +108,13 @@ class Process(LearntScorer):
     def choose(
         self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
-        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
+        """Return the positions of `count` configs to measure, if only the fastest of them will be kept.
 
-        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
-        possible, over samples of the process. So they are not all alike, as the first in the order often are,
-        of which none is fast if one is not. After up to 2,000 follow the next in the order. `options` have no
-        effect.
+        Configs are chosen greedily: each minimises the expected score of the fastest one so far, over samples
+        of the process. So they differ, while the best by mean are often alike: if one is slow, all are.
+        Beyond 2,000 the next by mean follow. `options` have no effect.
         """
-        self = copy(self)  # of one fit, whatever another thread does
+        self = copy(self)  # one fit, whatever another thread does
         rows = self._rows(graph, configs)
         count = min(check_whole("count", count, 1), rows.size)
         if count == 0:
@@ -149,7 +148,7 @@ class Process(LearntScorer):
         try:
             with np.errstate(over="raise", invalid="raise"):
                 self._factor()
-        except (np.linalg.LinAlgError, ArithmeticError):  # of values that no fit finds
+        except (np.linalg.LinAlgError, ArithmeticError):  # values that no fit finds
             table = next(name for name, one in self.arrays.items() if len(one.shape) > 1)
             raise tensorfile.fail(path, table, "rows that were learnt from", "others") from None
 
@@ -174,13 +173,13 @@ def _standard(learnt: Mapping[str, NDArray[Any]], table: Floats, kind: str = "")
 
 
 def _squares(x: Floats, z: Floats) -> Floats:
-    """Squared distances (n, m) of rows x (n, T) and z (m, T); rounding may make them negative."""
+    """Return squared distances (n, m) of rows x (n, T) and z (m, T); rounding may make them negative."""
     return np.asarray((x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T))
 
 
 # ---- of one graph -----------------------------------------------------------------------------------------
 
-_MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
+_MOST = 2000  # most configs to learn from: memory grows with their square, time with their cube
 _SEARCH = 60  # steps of the search for the length scales
 _FLOOR = 1e-3  # least variance of the noise
 
@@ -196,10 +195,10 @@ class _Prior(NamedTuple):
 class GaussianProcess(Process):
     """Rank the configs of one graph from some of its measurements, and choose which to measure next.
 
-    The columns of the configs are those of the recipe ``graph-config``; the target is the quantile of the
-    normal distribution at the place of the runtime. The covariance is Matern 3/2 with a length scale per
-    column, found by maximum posterior. Nodes and features of the graph are not used. Up to 2,000 configs can
-    be learnt from; tens or hundreds are what it is for.
+    The columns of the configs are those of the recipe ``graph-config``; the target is the normal quantile of
+    the runtime's rank. The covariance is Matern 3/2 with a length scale per column, found by maximum
+    posterior. Nodes and features of the graph are not used. It takes up to 2,000 configs, and suits tens or
+    hundreds.
 
     Parameters
     ----------
@@ -207,7 +206,7 @@ class GaussianProcess(Process):
         A fitted ranker whose scores are one more column, for example one that learnt from other devices, or
         was adapted to this one.
     spread : float
-        Standard deviation of the prior of the logarithm of a length scale. The smaller, the more alike the
+        Standard deviation of the prior of the logarithm of a length scale. The smaller, the more equally the
         columns count; 1 suits hundreds of measurements, 0.3 a few dozen.
     seed : int
         Of the samples in `choose`.
@@ -255,7 +254,7 @@ class GaussianProcess(Process):
         Returns
         -------
         GaussianProcess
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -278,7 +277,7 @@ class GaussianProcess(Process):
         made._prepare([some])
         columns = made._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
-        _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
+        _, first = np.unique(columns, axis=1, return_index=True)  # the first of equal columns
         used = np.sort(first[scale[first] > _LEAST])
         made.learnt = {"column": used, "mean": columns.mean(0)[used], "scale": scale[used]}
         x = np.ascontiguousarray(_standard(made.learnt, columns))  # in the order of a file: equal bits
@@ -303,7 +302,7 @@ class GaussianProcess(Process):
         self._weight = self._root.T @ (self._root @ self.learnt["y"])
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        """Columns (n, T) of configs, with the scores of `base` as the last one."""
+        """Return columns (n, T) of configs, with the scores of `base` as the last one."""
         made = super()._columns(graph, rows)
         if self.base is None:
             return made
@@ -342,7 +341,7 @@ def _noise(logs: Floats) -> float:
 
 
 def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
-    """Covariance (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
+    """Return the covariance (n, m) of rows x (n, T) and z (m, T), and its slope over squared distance."""
     x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
     away = np.sqrt(3 * np.maximum(_squares(x, z), 1e-12))
     decay = math.exp(logs[-2]) * np.exp(-away)
@@ -350,7 +349,7 @@ def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
-    """Gradient (P,) of the negative logarithm of the posterior."""
+    """Return the gradient (P,) of the negative log posterior."""
     covariance, by_square = _matern(x, x, logs)
     inverse = np.linalg.inv(covariance + _noise(logs) * np.eye(len(y)))
     weight = inverse @ y
@@ -365,7 +364,7 @@ def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
 
 
 def _search(x: Floats, y: Floats, prior: _Prior) -> Floats:
-    """Return the likeliest logarithms (P,), found by the signs of the slope alone (Rprop)."""
+    """Return the posterior mode (P,) of the logarithms, found by the signs of the gradient alone (Rprop)."""
     logs, step = prior.mean.copy(), np.full(prior.mean.shape, 0.1)
     before = np.zeros_like(logs)
     for _ in range(_SEARCH):
@@ -380,9 +379,9 @@ def _search(x: Floats, y: Floats, prior: _Prior) -> Floats:
 # ---- of several graphs ------------------------------------------------------------------------------------
 
 _PROGRAMS = 1000  # and different configs: memory grows with the square, time with the cube
-_COMMON = 10.0  # variance of what all programs share, in units of what alike ones share besides
-_ENOUGH = 1e-16  # of the squared residual of a solution, relative
-_STEPS = 500  # of its search, at most
+_COMMON = 10.0  # variance of the effect on all programs, in units of that on similar ones
+_ENOUGH = 1e-16  # relative squared residual at which the solver stops
+_STEPS = 500  # of the solver, at most
 
 
 class _Factors(NamedTuple):
@@ -394,7 +393,7 @@ class _Factors(NamedTuple):
     by_config: Floats
 
     def noisy(self, noise: float) -> Floats:
-        """Eigenvalues (P, U) of the covariance of all measurements."""
+        """Return the eigenvalues (P, U) of the covariance of all measurements."""
         return self.programs[:, None] * self.configs + noise
 
 
@@ -402,23 +401,22 @@ class _Factors(NamedTuple):
 class MultiTaskGaussianProcess(Process):
     """Rank configs by their effects on similar programs, and choose which to measure together.
 
-    The target is the quantile of the normal distribution at the place of the runtime among those of its
-    program. Its covariance is a product: one factor for two configs, by their columns, and one for two
-    programs, by their features. The second is the sum of a constant (an effect on all programs), of a part
-    that falls with the distance, and of an effect on the program alone. Distances enter by the squared
-    exponential (RBF), in units of their median. Columns are those of the recipe ``graph-config``,
-    standardised. Without features of graphs, programs are described by their opcodes. From 100 programs with
-    100 configs it learns in half a second, and nothing is random.
+    The target is the normal quantile of the runtime's rank within its program. Its covariance is the product
+    of a kernel over configs, by their columns, and a kernel over programs, by their features. The second is
+    the sum of a constant (an effect on all programs), a part that falls with distance, and an effect on the
+    program alone. Distances enter by the squared exponential (RBF), in units of their median. Columns are
+    those of the recipe ``graph-config``, standardised. Without features of graphs, programs are described by
+    their opcodes. From 100 programs with 100 configs it learns in half a second, and nothing is random.
 
-    Programs should share configs, as those that :func:`tpugraphs.xla.collect` measures in the space of
-    options do: up to 1,000 programs and 1,000 different configs can be learnt from.
+    Programs should share configs, as those that :func:`tpugraphs.xla.collect` measures with compiler options
+    do. It takes up to 1,000 programs and 1,000 different configs.
 
     Parameters
     ----------
     length : float
-        Distance over which programs count as alike.
+        Distance over which programs count as similar.
     own : float
-        Variance of the effect on one program alone, in units of what alike ones share.
+        Variance of the effect on one program alone, in units of the effect that similar ones share.
     noise : float
         Variance of a measurement, in these units.
     seed : int
@@ -426,8 +424,8 @@ class MultiTaskGaussianProcess(Process):
 
     Notes
     -----
-    Variances are those of a full grid: `choose` is as sure as if all programs had measured all configs. For a
-    program it has learnt from, it predicts as for a new one with the same features.
+    Variances are those of a full grid, as if all configs were measured on all programs; `choose` uses them. A
+    training program is predicted like a new one with the same features.
 
     Multi-task Gaussian processes: Bonilla, Chai and Williams (NIPS 2007). Covariance of tasks by their
     features: Bonilla, Agakov and Williams (AISTATS 2007).
@@ -461,12 +459,12 @@ class MultiTaskGaussianProcess(Process):
         train : graph or sequence of graphs
             Whose configs are features, with measured runtimes.
         valid : array of runtimes, optional
-            y of scikit-learn, in place of those of the graphs; anything else is not used.
+            scikit-learn's y, in place of the graphs' runtimes; anything else is not used.
 
         Returns
         -------
         MultiTaskGaussianProcess
-            This one.
+            The instance itself.
 
         Raises
         ------
@@ -509,7 +507,7 @@ class MultiTaskGaussianProcess(Process):
         self._factors = _Factors(np.maximum(a, 0), u, np.maximum(b, 0), v)
 
     def _described(self, graph: Graph) -> Floats:
-        """Features (F,) of a program: its own, or how often it has each opcode."""
+        """Return the features (F,) of a program: its own, or ln(1 + count) of every opcode."""
         sizes = self.pipeline.sizes
         if sizes.graph:
             return np.asarray(self.pipeline.apply(graph, configs=False).nodes.graph_feat, np.float64).ravel()
@@ -539,7 +537,7 @@ class MultiTaskGaussianProcess(Process):
 
 
 def _alike(x: Floats, z: Floats) -> Floats:
-    """Squared exponential (n, m) of the distances of rows x (n, F) and z (m, F)."""
+    """Return the squared exponential (n, m) of the distances of rows x (n, F) and z (m, F)."""
     return np.asarray(np.exp(-0.5 * np.maximum(_squares(x, z), 0)))
 
 

@@ -60,7 +60,7 @@ class Ranker(ScorerBase):
     Parameters
     ----------
     recipe : str or Recipe
-        One of :func:`tpugraphs.list_recipes`, or a recipe of your own (see :mod:`tpugraphs.recipes`).
+        One of :func:`tpugraphs.list_recipes`, or your own recipe (see :mod:`tpugraphs.recipes`).
     seed : int
         Seed of everything random. The same seed gives the same bits for any number of threads.
     preset : {"cpu", "full"}
@@ -76,7 +76,7 @@ class Ranker(ScorerBase):
     Attributes
     ----------
     history_ : History
-        History of the last fit; there is none before a fit, nor of a ranker from a file.
+        History of the last fit. Missing before a fit and for a ranker from a file.
     n_features_in_ : int
     feature_names_in_ : (F,) object
         Number and names of the columns of configs, for recipes of any schema. A table whose columns have
@@ -210,22 +210,22 @@ class Ranker(ScorerBase):
 
     @property
     def takes_tables(self) -> bool:  # type: ignore[override]
-        """Whether tables (n, F) may stand in for graphs: of recipes for any schema."""
+        """Whether tables (n, F) may stand in for graphs; true of recipes for any schema."""
         return self.kind in ("graph", "any")
 
     @property
     def takes_configs(self) -> bool:  # type: ignore[override]
-        """Whether `predict` takes configs that the graph does not have: rankers with a network do."""
+        """Whether `predict` takes configs that the graph does not have; rankers with a network do."""
         return isinstance(self._estimator, NetworkEstimator)
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of the configs it learnt from, as scikit-learn calls them.
+        """Number of config columns it learnt from, under scikit-learn's name.
 
         Raises
         ------
         AttributeError
-            Nothing was learnt, or the recipe is not for any schema.
+            Nothing was learnt, or the recipe is for one of the published schemas.
         """
         if not self.fitted or self.schema is None:
             raise AttributeError("n_features_in_: rankers of any schema have it, from fit on")
@@ -233,7 +233,7 @@ class Ranker(ScorerBase):
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Names of these columns, as scikit-learn calls them. Tables that are ranked must have the same.
+        """Names of these columns, under scikit-learn's name. Tables to rank must have the same.
 
         Raises
         ------
@@ -247,18 +247,19 @@ class Ranker(ScorerBase):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Share of the gain of the trees' splits, by column of the configs (F,).
+        """Share of the trees' split gain by config column (F,).
 
         They sum to 1, or are 0 if no tree splits on the configs. Columns are in the order of the schema:
-        those of the configs, then the digits of a configurable node, each over all nodes; of
-        ``eleventh-lightgbm`` those of :func:`tpugraphs.preprocess.layout_table_names`. Columns that all
-        configs of a graph share are left out: they rank no config before another. For rankers of any kind
-        there is :func:`tpugraphs.permutation_importance`.
+        those of the configs, then the digits of a configurable node, each over all nodes; for
+        ``eleventh-lightgbm``, those of :func:`tpugraphs.preprocess.layout_table_names`. Columns that all
+        configs of a graph share are left out: they cannot change its ranking. For rankers of any kind there
+        is :func:`tpugraphs.permutation_importance`.
 
         Raises
         ------
         AttributeError
-            Nothing was learnt; a network, a recipe with a table of its own, or a file of an earlier version.
+            Nothing was learnt, the ranker trains a network, its recipe makes its own table, or its file is of
+            an earlier version.
         """
         importances = getattr(self._estimator, "importances", None)
         if importances is None:
@@ -340,12 +341,12 @@ class Ranker(ScorerBase):
         return self.network.groups
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all constructor arguments, every field of the recipe among them.
+        """Return all constructor arguments, including every field of the recipe.
 
         Parameters
         ----------
         deep : bool
-            Has no effect; ``sklearn.base.clone`` gives it.
+            Has no effect; ``sklearn.base.clone`` passes it.
 
         Returns
         -------
@@ -360,8 +361,8 @@ class Ranker(ScorerBase):
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
 
-        Fields that had the value of the old preset or recipe get the value of the new one. A loss in place of
-        one that the ranker's file could not hold changes nothing else.
+        Fields at the default of the old preset or recipe get the default of the new one. The ranker's file
+        cannot hold a loss that is a Python function: setting it again keeps what was learnt.
 
         Parameters
         ----------
@@ -371,7 +372,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         Ranker
-            This one.
+            The instance itself.
         """
         old = self.get_params()
         if [*params] == ["loss"] and self.fitted and self._lost_loss():
@@ -404,7 +405,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         str
-            To be printed: ``print(ranker.summary())``. Of a recipe that trains no network, its `repr` alone.
+            Text to print: ``print(ranker.summary())``. For a recipe without a network, the `repr` alone.
         """
         network = isinstance(self._estimator, NetworkEstimator)
         return "\n".join([repr(self), *([summary(self._networked())] if network else [])])
@@ -421,7 +422,7 @@ class Ranker(ScorerBase):
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
     def _repr_html_(self) -> str:
-        """Return what `__repr__` says, every field, and the curve of the last fit."""
+        """Return the `repr`, every field, and the curve of the last fit."""
         defaults, fields = plain(self._recipe.fields(self.preset)), plain(self.fields)
         changed = {name: value for name, value in fields.items() if defaults[name] != value}
         size = self._estimator.size
@@ -468,14 +469,14 @@ class Ranker(ScorerBase):
 
     @shows(FitOptions, FitArguments)
     def fit(self, train: Graphs | TableLike, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
-        """Learn from graphs with measured runtimes, from the start.
+        """Learn from graphs with measured runtimes, from scratch.
 
-        Every step takes a slate, which is one graph and some of its configs, or several slates (fields
-        `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
-        come equally often. Graphs without runtimes or with a single distinct config are left out with a
-        warning and listed in ``history_.skipped``; if it is the only graph, it is an error, and so is a graph
-        of another kind. A fit that raises leaves the ranker as it was. While a fit runs, callbacks predict
-        with what is trained, from the first step on; other threads with what was learnt before.
+        Every step takes one slate (a graph and some of its configs) or several (fields `slates` and
+        `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph come equally
+        often. Graphs without runtimes or with a single distinct config are left out with a warning and listed
+        in ``history_.skipped``; if there is no other graph, that is an error, as is a graph of another kind.
+        A fit that raises leaves the ranker as it was. While a fit runs, callbacks predict with the model in
+        training, from the first step on; other threads predict with the previous one.
 
         Parameters
         ----------
@@ -486,9 +487,10 @@ class Ranker(ScorerBase):
         valid : the same, or float, optional
             Graphs that are ranked every `evaluate_every` steps; the ranker ends with the parameters that had
             the best mean metric. A number such as 0.1 holds out that share of the configs of `train`.
-            `y` may stand here, too, where scikit-learn passes it.
+            Also takes `y`, which scikit-learn passes in this place.
         y : (C,) array, or list of one such array per graph, optional
-            Runtimes to learn from, in place of those of the graph or graphs (None in the list: its own).
+            Runtimes to learn from, in place of those of the graph or graphs (None in the list: the graph's
+            own).
         sample_weight : (C,) array, or list of these and None, optional
             Weight >= 0 of every config in the loss, for the graph or for each graph of `train`. A pair of
             configs counts with the product of their weights. A config of weight 0 is left out, but the
@@ -505,8 +507,8 @@ class Ranker(ScorerBase):
             Show a progress bar; by default in a terminal or notebook. The logger ``tpugraphs`` of the
             standard library logs the beginning, the evaluations and the end in any case.
         init : Ranker, optional
-            A fitted ranker of the same recipe. Its weights are where the training begins, and its
-            preprocessing stays: for example one trained on all collections, for a training on one of them.
+            A fitted ranker of the same recipe. Training begins with its weights and keeps its preprocessing,
+            for example to go on from all collections to one of them.
         checkpoint_every : int
             Number of steps from one checkpoint to the next.
         freeze : str or sequence of str
@@ -514,16 +516,16 @@ class Ranker(ScorerBase):
         learning_rate : float, optional
             Peak of the schedule in this fit, in place of the field.
         groups : sequence of mapping
-            Parameters with a rate of their own: ``[{"match": "head.*", "learning_rate": 10.0}]``, where the
-            number is a factor of the learning rate. The first pattern that matches decides. Its factor
+            Parameters with a different learning rate: ``[{"match": "head.*", "learning_rate": 10.0}]``, where
+            the number is a factor of the learning rate. The first pattern that matches decides. Its factor
             multiplies the recipe's own, its ``weight_decay`` replaces the recipe's.
 
         Returns
         -------
         Ranker
-            This one; `history_` says what happened. After Ctrl-C that has ``interrupted`` set, a warning is
-            issued, and the ranker is usable with the best parameters so far. Before the end of the first step
-            Ctrl-C raises KeyboardInterrupt.
+            The instance itself. After Ctrl-C ``history_.interrupted`` is set, a warning is issued, and the
+            ranker has the best parameters so far. Before the end of the first step Ctrl-C raises
+            KeyboardInterrupt.
 
         Raises
         ------
@@ -589,13 +591,13 @@ class Ranker(ScorerBase):
     def partial_fit(self, graph: Graph | TableLike, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
-        The first call on a ranker that is not fitted fits the preprocessing on this graph. Of a graph in
-        segments it trains one, drawn at random, which stands for all.
+        The first call on an unfitted ranker fits the preprocessing on this graph. If the graph is cut into
+        segments, one drawn at random stands for all.
 
         Parameters
         ----------
         graph : graph, or (n, F) table
-            As for `predict`. `configs` of a table are its runtimes, as `y` in :meth:`fit`.
+            As for `predict`. With a table, `configs` are its runtimes, as `y` in :meth:`fit`.
         configs : slice, (n,) int or (C,) bool
             As for ``graph.select``.
 
@@ -622,10 +624,10 @@ class Ranker(ScorerBase):
     ) -> Ranker:
         """Return a ranker that has also learnt from a few measurements of one graph; this one is not changed.
 
-        Use it for a new device or program of which a few dozen configs were measured. Every step is a
-        `partial_fit` on all of them, after which the weights move back part of the way to those of this
-        ranker. So a few measurements shift what was learnt from many, instead of replacing it. The optimizer
-        starts without state: a ranker that was loaded gives the same bits as the one that was saved.
+        Use it for a new device or program with a few dozen measured configs. Every step is a `partial_fit` on
+        all of them, after which the weights move back part of the way to those of this ranker. So a few
+        measurements shift what was learnt from many, instead of replacing it. The optimizer starts without
+        state, so a loaded ranker gives the same bits as the one that was saved.
 
         Parameters
         ----------
@@ -727,7 +729,7 @@ class Ranker(ScorerBase):
         Returns
         -------
         bool
-            False of a ranker from a file, which does not say what it learnt from.
+            False for a ranker from a file, which does not record its training graphs.
         """
         return known_as(graph) in getattr(self._estimator, "learnt_from", ())
 
@@ -774,13 +776,13 @@ class Ranker(ScorerBase):
         config_scaler : (mean, std), optional
             Each (24,): what the configs of tile graphs were scaled with, for recipes that scale them.
         graphs : graph, list of graphs, or split, optional
-            To compute them from, instead: the graphs the weights were trained on.
+            Graphs the weights were trained on, to compute the scalers from instead.
         node_padding : {-1, 0}, optional
-            What lists in the node features were padded with in training. With 0 the layout columns stay as
-            they are, with -1 they are padded with -1. None: as in the published training, for the first
-            place -1 for layout and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
+            Padding of lists in the node features during training. With 0 the layout columns stay as they are,
+            with -1 they are padded with -1. None: as in the published training, for the first place -1 for
+            layout and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
         rename : mapping of str to str, optional
-            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "dense_cfg."}``.
+            Prefixes of names -> the prefixes in this package, such as ``{"cfg_net.": "dense_cfg."}``.
 
         Returns
         -------
@@ -851,10 +853,10 @@ class Ranker(ScorerBase):
         elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
-        defaults = plain(get_recipe(own["recipe"]).options())  # of fields that earlier versions did not have
+        defaults = plain(get_recipe(own["recipe"]).options())  # for fields that earlier versions did not have
         fields = {**defaults, **entry("fields", dict)}
         if fields.get("steps") is not None:
-            fields = {name: value for name, value in fields.items() if name != "epochs"}  # which do not count
+            fields = {name: value for name, value in fields.items() if name != "epochs"}  # `steps` wins
         try:
             ranker = cls(seed=entry("seed", int), **own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
@@ -867,7 +869,7 @@ class Ranker(ScorerBase):
 
 
 def _check_groups(path: str, network: Network) -> None:
-    """Raise CheckpointError unless the groups of a recipe out of a file are groups of its parameters."""
+    """Raise CheckpointError unless the groups of a recipe from a file match its parameters."""
     try:
         parameter_groups(network.groups, network.model.layout, 0.0)
     except RecipeError as error:

@@ -1,4 +1,4 @@
-"""Scorers that route every graph to another one."""
+"""Scorers that route every graph to another scorer."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ class Routed(ScorerBase):
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,
-        every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt. After any error
-        rankers that had learnt something before are what they were.
+        every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt. After any error,
+        rankers that were fitted before are unchanged.
         """
         train, valid = learnable(train, valid, options.pop("y", None))
         share = isinstance(valid, Real)
@@ -198,11 +198,11 @@ class Routed(ScorerBase):
 
 
 class Nearest(ScorerBase):
-    """Rank every graph by a ranker that is trained on its nearest training graphs alone.
+    """Rank every graph with a ranker that is trained on its nearest training graphs alone.
 
-    The eighth place learnt like this, as most test programs have a twin of another batch size among the
-    training programs. A ranker is trained when scores of a graph are first asked for, and serves all graphs
-    with the same nearest ones.
+    The eighth place did this: most test programs have a twin with another batch size among the training
+    programs. A ranker is trained when scores of a graph are first requested, and serves all graphs with the
+    same nearest ones.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Nearest(ScorerBase):
     Attributes
     ----------
     rankers : dict of tuple of int to Ranker
-        What was trained so far, by the positions of the training graphs.
+        Rankers trained so far, by the positions of their training graphs.
 
     Raises
     ------
@@ -321,7 +321,7 @@ class Nearest(ScorerBase):
         return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
 
     def to_file(self) -> NoReturn:
-        """Refuse, as it needs the training graphs. The rankers in `rankers` can be saved."""
+        """Raise ConfigError: files cannot hold training graphs. The rankers in `rankers` can be saved."""
         raise ConfigError(
             "Nearest cannot be saved: it trains on its graphs when scores are asked for; save its `rankers`"
         )

@@ -50,12 +50,12 @@ class AdaptOptions(TypedDict, total=False):
 class ScorerBase(Convention, ABC):
     """Base of scorers: everything that follows from `predict`.
 
-    A subclass says its `kind` and scores in `predict`, which may take `tta`, `precision` and `verbose` as
-    ``**options`` and ignore them. To be saved it has `to_file` and `from_file`, and is registered with
+    A subclass defines `kind` and `predict`, which may take `tta`, `precision` and `verbose` as ``**options``
+    and ignore them. To be saved, it also defines `to_file` and `from_file`, and is registered with
     :func:`tpugraphs.ranker.filekinds.register`.
     """
 
-    #: Kind that files of this class name; see :func:`tpugraphs.ranker.filekinds.register`.
+    #: Kind stored in files of this class; see :func:`tpugraphs.ranker.filekinds.register`.
     file_kind: str = ""
     #: Whether `predict` takes configs that the graph does not have, in place of rows.
     takes_configs: bool = False
@@ -104,12 +104,12 @@ class ScorerBase(Convention, ABC):
         train : graph or sequence of graphs
             Graphs with measured runtimes.
         valid : the same, optional
-            Graphs to choose by, for scorers that choose.
+            Graphs to validate on, for scorers that choose parameters.
 
         Returns
         -------
         scorer
-            This one.
+            The instance itself.
         """
         return self
 
@@ -193,12 +193,12 @@ class ScorerBase(Convention, ABC):
         graph, configs, tta, precision, verbose
             Those of `predict`.
         together : int
-            Put this many first, which `choose` has chosen together: better where as many are measured.
+            Put this many configs from `choose` first, which is better if that many will be measured.
 
         Returns
         -------
         (n,) int64
-            Positions among the configs that were asked for.
+            Positions among the given configs.
         """
         check_whole("together", together, 0)
         how: dict[str, Any] = {"tta": tta, "precision": precision, "verbose": verbose}
@@ -211,10 +211,10 @@ class ScorerBase(Convention, ABC):
     def choose(
         self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
-        """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
+        """Return the positions (n,) int64 of `count` configs to measure, if only the fastest will be kept.
 
-        `options` are those of `predict`. They are the first of `rank`, unless the scorer knows better: see
-        :class:`tpugraphs.ranker.MultiTaskGaussianProcess`. If there are fewer, all are returned.
+        By default these are the first of `rank`. Some scorers choose better, such as
+        :class:`tpugraphs.ranker.MultiTaskGaussianProcess`. If there are fewer configs, all are returned.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class ScorerBase(Convention, ABC):
         Returns
         -------
         (n,) int64
-            Positions among the configs that were asked for.
+            Positions among the given configs.
 
         Raises
         ------
@@ -268,7 +268,7 @@ class ScorerBase(Convention, ABC):
         Error
             Not fitted.
         ConfigError, DataError
-            As that function.
+            See that function.
         """
         self.require_fit("evaluate")
         if getattr(configs, "ndim", 0) > 1:
@@ -296,14 +296,14 @@ class ScorerBase(Convention, ABC):
         Returns
         -------
         bool
-            A report says which graphs were known.
+            Reports mark such graphs as known.
         """
         return any(getattr(member, "knows", lambda _: False)(graph) for member in self.members.values())
 
     def judged(
         self, members: bool = False, together: int = 0, **options: Unpack[ChooseOptions]
     ) -> dict[str, Callable[..., Scores | NDArray[np.int64]]]:
-        """Return what `evaluate` judges: scoring functions by name.
+        """Return the scoring functions that `evaluate` judges, by name.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class ScorerBase(Convention, ABC):
         Raises
         ------
         ConfigError
-            What is given holds no graphs.
+            `graphs` holds no graphs.
         DataError
             No graph, or one without measured runtimes.
         """
@@ -368,7 +368,7 @@ class ScorerBase(Convention, ABC):
         Parameters
         ----------
         what : str
-            What is to be done after the fit, for the message.
+            What needs a fit, for the message.
 
         Raises
         ------
@@ -392,7 +392,7 @@ class ScorerBase(Convention, ABC):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that prediction needs to one safetensors file, which appears when complete.
+        """Write everything that prediction needs to one safetensors file, atomically.
 
         Parameters
         ----------
@@ -459,7 +459,7 @@ class ScorerBase(Convention, ABC):
 
 
 def check_scorer(name: str, value: Any) -> Scorer:
-    """Return an argument that is a scorer which has learnt something, or raise ConfigError."""
+    """Return `value` if it is a fitted scorer, else raise ConfigError."""
     if not isinstance(value, Scorer):
         todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
         todo = "use tg.load_ranker(path) to read a file" if isinstance(value, (str, os.PathLike)) else todo
@@ -528,21 +528,21 @@ def scoring(
 def fastest_together(
     samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.int64]:
-    """Choose configs one by one, each so that the fastest of those so far is expected to be fastest.
+    """Choose configs greedily: each minimises the expected value of the fastest one so far.
 
     Parameters
     ----------
     samples : (n, S) float64
-        Runtimes or scores of n configs in S worlds that may be the true one.
+        Runtimes or scores of n configs in S samples.
     count : int
         How many, at most n.
     weights : (S,) float64, optional
-        Probabilities of the worlds; equal by default.
+        Probabilities of the samples; equal by default.
 
     Returns
     -------
     (count,) int64
-        Their places. The order is that of the choice, so a shorter list is the beginning of a longer one.
+        Their places, in the order chosen, so a shorter list is a prefix of a longer one.
     """
     fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
     for _ in range(count):

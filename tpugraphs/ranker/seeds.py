@@ -156,7 +156,7 @@ class SeedRuns:
         weights : sequence of float, optional
             One for each selected ranker; by default all equal.
         normalize : {"none", "minmax", "rank"}
-            What is done to each ranker's scores first.
+            How to normalize each ranker's scores first.
 
         Returns
         -------
@@ -279,7 +279,7 @@ class SeedRuns:
         return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, facts, *parts)
 
     def _summary(self) -> tuple[str, str]:
-        """Mean over seeds with its deviation, and its interval, in words."""
+        """Return the mean over seeds with its deviation, and its interval, in words."""
         j = self.judgement
         assert j is not None
         spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
@@ -336,7 +336,7 @@ def train_seeds(
 ) -> SeedRuns:
     """Train rankers with several seeds side by side, and select some of them by a rule stated in advance.
 
-    The graphs are read and prepared once, for all. Every ranker has the bits that it would have alone, from
+    The graphs are read and prepared once, for all. Each ranker has the same bits as alone, from
     ``Ranker(recipe, seed=seed, ...).fit(train, valid, ...)``.
 
     Parameters
@@ -344,8 +344,8 @@ def train_seeds(
     recipe, preset, precision, **fields
         See :class:`tpugraphs.Ranker`.
     train, valid, sample_weight, epochs, steps, checkpoint_every, verbose
-        See :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
-        seeds: that of the first one.
+        See :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, all seeds hold out the same
+        ones: those of the first seed.
     seeds : int or ints
         Number of seeds, counted from 0, or the seeds themselves.
     select : {"one-standard-error", "all", "best-<k>"} or int, optional
@@ -358,7 +358,7 @@ def train_seeds(
         Folder of the states, ``seed-<seed>`` for each, and of the rule, which is written before training
         begins. The same call resumes from it exactly; another rule is refused.
     workers : int, optional
-        Number of steps taken at the same time, each in a thread of its own with its share of the core's
+        Number of steps taken at the same time, each in a separate thread with its share of the core's
         threads; by default the number of seeds or threads, whichever is less. It changes the time and the
         working memory, but no result.
 

@@ -1,7 +1,7 @@
 """Boosted trees in place of a network, for recipes with ``estimator="trees"`` or ``"tree-pairs"``.
 
-LightGBM grows them. The core reads and checks the text that it writes of them, and scores: a ranker that has
-learnt, or comes from a file, no longer needs LightGBM.
+LightGBM grows them. The core reads and checks the text that LightGBM writes, and scores. So a ranker that is
+fitted or read from a file no longer needs LightGBM.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Trees:
     width : int
         Number of columns of the table. Those that a graph of another size lacks are missing values.
     booster : lightgbm.Booster or None
-        What grows them, while it does.
+        Grows the trees; None once they are complete.
     """
 
     size: tuple[int, int]
@@ -86,7 +86,7 @@ class Trees:
 
     @classmethod
     def of(cls, size: tuple[int, int], text: str, columns: NDArray[np.int64], width: int) -> Trees:
-        """Return the trees of LightGBM's text; DataError, about line and field, if it is not one."""
+        """Read trees from LightGBM's text; DataError naming line and field if it is malformed."""
         return cls(size, columns, width, _read=_core.Forest(text, columns, width))
 
     @property
@@ -238,7 +238,7 @@ class TreeEstimator(Estimator):
     def _learnt(
         self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
     ) -> Part:
-        """Make rows to learn from of features (n, F), runtimes (n,) and weights (n,) of a graph."""
+        """Make training rows from features (n, F), runtimes (n,) and weights (n,) of a graph."""
         return features, targets(times, self.fields.target), weights
 
     def _size(self, graph: Graph) -> tuple[int, int]:
@@ -247,7 +247,7 @@ class TreeEstimator(Estimator):
         return (int(graph.num_nodes), int(graph.num_config_nodes)) if digits else (0, 0)
 
     def _options(self) -> dict[str, Any]:
-        """Options of LightGBM."""
+        """Return the options of LightGBM."""
         f = self.fields
         return {
             "objective": f.objective, "metric": f.objective, "learning_rate": f.learning_rate,
@@ -261,7 +261,7 @@ class TreeEstimator(Estimator):
     def _some(
         self, graph: Graph, most: int, number: int, weights: NDArray[np.float32] | None = None
     ) -> NDArray[np.int64]:
-        """Rows of configs that ran, without those of weight 0, ascending: all, or a sample of `most`."""
+        """Return rows of configs that ran with a weight above 0, ascending: all, or a sample of `most`."""
         rows = np.asarray(graph.ran)
         if weights is not None:
             rows = rows[weights[rows] > 0]
@@ -273,7 +273,7 @@ class TreeEstimator(Estimator):
         """Choose the columns, and return a booster without trees."""
         x, y, weights = map(np.concatenate, zip(*table, strict=True))
         varies = np.flatnonzero((x != x[:1]).any(0))
-        _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
+        _, first = np.unique(x[:, varies], axis=1, return_index=True)  # the first of equal columns
         columns = varies[np.sort(first)] if varies.size else np.zeros(1, np.int64)
         options = self._options()
         data = lightgbm.Dataset(
@@ -332,7 +332,7 @@ class TreeEstimator(Estimator):
         return scores
 
     def _scorer(self, graph: Graph, tree: Trees) -> Score:
-        """Return what scores the rows of a graph's table."""
+        """Return the function that scores rows of a graph's table."""
         return lambda table: tree.forest.scores(table, self._rounds)
 
     def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -361,7 +361,7 @@ class TreeEstimator(Estimator):
         return shares
 
     def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
-        """Return gains by column of the configs, then by digit; not of what all configs share."""
+        """Return gains by config column, then by digit, without columns that all configs share."""
         place = tree.columns - (tree.width - columns - tree.size[1] * digits)
         place = np.where(place < columns, place, columns + (place - columns) % max(digits, 1))
         own = place >= 0
@@ -395,7 +395,7 @@ class TreeEstimator(Estimator):
         if not self.trees or not 1 <= rounds <= 10**6:
             raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
-        self._own = None  # earlier files do not say it
+        self._own = None  # not in earlier files
         if "own" in metadata:
             own = tensorfile.entry(path, metadata, "own", list)
             if not _sizes(own) or any(t.size[1] * own[1] + own[0] > t.width for t in self.trees):
@@ -434,12 +434,12 @@ def _text(booster: Any) -> str:
 
 
 class TreePairEstimator(TreeEstimator):
-    """Learn trees that say which of two configs of a graph is slower.
+    """Learn trees that predict which of two configs of a graph is slower.
 
-    A row is the features of one config and their difference to those of another (eleventh place of the Kaggle
-    competition). The score of a config is the mean chance that it is slower than the configs of a fixed
-    sample of its graph. All graphs share the trees. There are no queries and no graded labels, so LightGBM's
-    limits of these do not apply.
+    A row is the features of one config and their difference from those of another (eleventh place of the
+    Kaggle competition). The score of a config is the mean probability that it is slower than the configs of a
+    fixed sample of its graph. All graphs share the trees. LightGBM's limits on queries and graded labels do
+    not apply.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ class TreePairEstimator(TreeEstimator):
     """
 
     _chunk = 1 << 12
-    _times = 2  # as a number, and in the difference
+    _times = 2  # as a value, and in the difference
 
     def _size(self, graph: Graph) -> tuple[int, int]:
         return 0, 0
@@ -461,7 +461,7 @@ class TreePairEstimator(TreeEstimator):
     def _learnt(
         self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
     ) -> Part:
-        """Random pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
+        """Draw pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
         n = times.size
         ones, others = [], []
         for k in range(self.fields.pairs):
@@ -482,7 +482,7 @@ class TreePairEstimator(TreeEstimator):
         return lambda table: tree.forest.against(table, others, self._rounds)
 
     def _gains(self, tree: Trees, columns: int, digits: int) -> NDArray[Any]:
-        """Return gains by column of the recipe's table: of its number and of the difference, together."""
+        """Return gains by column of the recipe's table, adding up those of the value and the difference."""
         F = tree.width // 2
         return np.bincount(tree.columns % F, tree.forest.gains(self._rounds), F)
 

@@ -3,7 +3,7 @@
 A recipe has fields (a frozen dataclass of plain JSON values), presets of their values, and pure functions of
 the fields. These return the steps of the model (see `docs/architecture.md`), the preprocessing, the losses,
 and the groups of parameters that are trained differently. The package finds every module in this folder that
-has `RECIPES`. Pass a recipe of your own to :class:`tpugraphs.Ranker`, or make it known with :func:`register`.
+has `RECIPES`. Pass your own recipe to :class:`tpugraphs.Ranker`, or make it known with :func:`register`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def _known() -> dict[str, Recipe]:
 
 
 def register(recipe: Recipe) -> None:
-    """Make a recipe known by its name: to `Ranker`, to `list_recipes`, and to `Ranker.load` of its files.
+    """Register a recipe under its name for `Ranker`, `list_recipes`, and `Ranker.load` of its files.
 
     Parameters
     ----------
     recipe : Recipe
-        Yours.
+        Your recipe.
 
     Raises
     ------
@@ -68,12 +68,12 @@ def register(recipe: Recipe) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a recipe that was registered, so that its name is free.
+    """Remove a registered recipe, so that its name is free.
 
     Parameters
     ----------
     name : str
-        Of a recipe that `register` was given.
+        Name of a registered recipe.
 
     Raises
     ------
@@ -107,12 +107,12 @@ def is_registered(recipe: Recipe) -> bool:
 
 
 def list_recipes(kind: str | None = None) -> list[str]:
-    """Return the names of all recipes, or of those for graphs of a kind.
+    """Return the names of all recipes, or of those for one kind of graph.
 
     Parameters
     ----------
     kind : {"layout", "tile", "graph"}, optional
-        Of the graphs.
+        Kind of the graphs.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def list_recipes(kind: str | None = None) -> list[str]:
 
 
 def get_recipe(recipe: str | Recipe) -> Recipe:
-    """Return the recipe of that name; a `Recipe` is checked and returned.
+    """Return the recipe of this name; a `Recipe` is checked and returned.
 
     Parameters
     ----------
@@ -133,12 +133,12 @@ def get_recipe(recipe: str | Recipe) -> Recipe:
     Returns
     -------
     Recipe
-        A known one, or yours.
+        A registered recipe, or the one given.
 
     Raises
     ------
     RecipeError
-        There is no recipe of that name (the message lists all), or another recipe has the name of yours.
+        There is no recipe of this name (the message lists all), or another recipe has the same name.
     """
     known = _known()
     if not isinstance(recipe, Recipe):

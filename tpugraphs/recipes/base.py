@@ -38,7 +38,7 @@ Order = dict[str, dict[str, Any]]
 
 
 def _preprocessing(steps: Callable[..., Steps], fields: Any, *schema: Any) -> Steps:
-    """Return the steps of a recipe, and what the field `segment` adds to them."""
+    """Return the steps of a recipe, with those that the field `segment` adds."""
     cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
     return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
 
@@ -51,11 +51,11 @@ def _as_they_are(fields: Any) -> Order:
     return {}
 
 
-EMA = {"average": "ema", "ema_decay": 0.99}  # of presets that train briefly
+EMA = {"average": "ema", "ema_decay": 0.99}  # for presets that train briefly
 
 
 def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., Steps]:
-    """Return a function for a recipe that returns these steps, losses or groups, whatever the fields are."""
+    """Return a function that returns these steps, losses or groups, whatever the fields of the recipe."""
     return functools.partial(_copied, [dict(entry) for entry in entries])
 
 
@@ -77,12 +77,12 @@ _HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-al
 
 
 def modules(**names: str) -> tuple[tuple[str, str], ...]:
-    """Return the rows of `published` for weight and bias of modules: name of ours, name of theirs."""
+    """Return the rows of `published` for weight and bias of modules: our name, their name."""
     return tuple((rf"{ours}\.(weight|bias)", rf"{theirs}.\1") for ours, theirs in names.items())
 
 
 def kaggle(place: str) -> str:
-    """Return the source of a solution of the competition over the data set: ``kaggle("first")``."""
+    """Return the source of a solution of the Kaggle competition on the data set: ``kaggle("first")``."""
     return f"{place} place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
 
 
@@ -106,55 +106,55 @@ class Recipe:
         Values of fields that differ from the defaults, for ``"cpu"`` and ``"full"``.
     loss : callable
         ``loss(fields)``: list of ``{"loss": name, "weight": 1.0, "reduction": ..., ...}``, added up. Further
-        entries are the loss's own parameters. By default the pairwise hinge with margin 1.
+        entries are parameters of the loss. By default the pairwise hinge with margin 1.
     groups : callable
         ``groups(fields)``: list of ``{"match": "embedding*", "learning_rate": 0.1, "weight_decay": 0.0}``.
-        The first pattern that matches a parameter's name decides about its weight decay and the factor of its
-        learning rate. A pattern without a parameter is an error.
+        The first pattern that matches a parameter's name sets its weight decay and the factor of its learning
+        rate. A pattern that matches nothing is an error.
     source : str
         Where the method was published.
     kind : {"layout", "tile", "graph", "any"}
         Kind of the graphs it ranks. ``"graph"``: graphs of any schema. `steps` and `preprocessing` then take
         a second argument, :class:`tpugraphs.preprocess.pipeline.Sizes` and :class:`tpugraphs.Schema`, which
-        are known once the training graphs are. ``"any"``: that of the training graphs; only for recipes that
-        do not train a network.
+        depend on the training graphs. ``"any"``: the kind of the training graphs; only for recipes that do
+        not train a network.
     estimator : str or callable
-        What is trained: ``"network"``, ``"trees"``, ``"tree-pairs"``, or a function ``estimator(recipe,
-        fields, seed, precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks
-        use `steps`, `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
+        What to train: ``"network"``, ``"trees"``, ``"tree-pairs"``, or a function ``estimator(recipe, fields,
+        seed, precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks use
+        `steps`, `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
     published : tuple of (pattern, name)
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
-        :meth:`tpugraphs.Ranker.from_torch` reads. Kernels of Keras, (in, out), have names that end in
+        :meth:`tpugraphs.Ranker.from_torch` reads. Keras kernels, (in, out), have names that end in
         ``/kernel``.
     published_marks : tuple of str
-        Regular expressions with which published names begin. Weights in which each finds a name are those of
-        this recipe, unless a recipe with more of them, or with fitting shapes, finds its own.
+        Regular expressions for the beginning of published names. Weights belong to this recipe if each of
+        them matches a name, unless another recipe matches with more of them, or with fitting shapes.
     published_order : callable
-        ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
-        columns of the parameter stand in the published array. What is not named has the same order. With
-        ``"name"`` it is called so with these fields, whatever `published` says.
+        ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, the rows and columns
+        of the published array that hold those of the parameter. Parameters not named have the same order.
+        ``"name"`` gives the published name for these fields, whatever `published` says.
     published_unread : tuple of str
-        Regular expressions of published names that are not read: constants, and what has no effect.
+        Regular expressions of published names that are not read: constants, and arrays without effect.
     published_padding : {-1, 0}, optional
-        What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
+        Padding of lists in the node features during its training. None: -1 for layout, 0 for tile.
     published_fields : mapping of str to value
-        Fields of its training that are not those of the preset ``"full"``.
+        Fields in which its training differs from the preset ``"full"``.
     by_schema : bool
-        Whether `steps` and `preprocessing` of layouts take the second argument of those of kind ``"graph"``,
-        too: graphs read with ``extra=True`` have a schema of their own.
+        Whether `steps` and `preprocessing` of a layout recipe also take the second argument of kind
+        ``"graph"``: graphs read with ``extra=True`` have their own schema.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
     extra : callable, optional
         ``extra(graph)`` returns further features of a graph as arguments of :func:`tpugraphs.with_extra`,
         such as ``{"node": {"depth": (N,)}}``. It is called before all preprocessing, in training and
-        prediction, also on graphs of some of the configs, so a number of a config must not depend on the
-        others. Of layout and tile graphs it returns features of nodes alone, which stand, standardised,
-        behind the other columns of ``node_feat``. A ranker is saved only if :func:`register_extra` knows it.
+        prediction, also on graphs with some of the configs, so a feature of a config must not depend on the
+        others. For layout and tile graphs it returns node features alone; standardised, they are appended to
+        ``node_feat``. A ranker is saved only if :func:`register_extra` knows it.
 
     Raises
     ------
     RecipeError
-        Options that do not derive from `TrainingFields`, a field without a meaning or of an unknown type, a
+        Options that do not derive from `TrainingFields`, a field without a `doc` or of an unknown type, a
         default or preset out of range.
     """
 
@@ -221,7 +221,7 @@ class Recipe:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
 
     def pipeline(self, fields: Any) -> Pipeline:
-        """Return the preprocessing, which has learnt nothing yet.
+        """Return the preprocessing, not fitted yet.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class Recipe:
         return Pipeline(make(), self.kind, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> Steps:
-        """List the steps of the model for graphs of these sizes.
+        """Return the steps of the model for graphs of these sizes.
 
         Parameters
         ----------
@@ -262,14 +262,14 @@ class Recipe:
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
 
-        `epochs` given without `steps` win over the preset's `steps`. None means ``"none"`` in a text field.
+        `epochs` given without `steps` override the preset's `steps`. None means ``"none"`` in a text field.
 
         Parameters
         ----------
         preset : {"cpu", "full"}
             Which set of values.
         given : mapping of str to value, optional
-            What overrides it.
+            Values that override it.
 
         Returns
         -------
@@ -305,9 +305,9 @@ class Recipe:
         return self.options(**values)
 
     def losses(self, fields: Any) -> Steps:
-        """Return the losses of a fit with these fields: those of the field `loss`, or the recipe's.
+        """Return the losses of a fit with these fields: from the field `loss`, or else the recipe's.
 
-        A name among the recipe's own losses means that loss with the recipe's parameters.
+        The name of one of the recipe's losses means that loss with the recipe's parameters.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class Recipe:
         Raises
         ------
         ConfigError
-            A term of another form than losses have, or none.
+            A malformed term, or no term.
         """
         if self.estimator != "network":
             return []
@@ -369,7 +369,7 @@ class Recipe:
 
 _DEVICES = ("device", "gpu", "cuda", "use_gpu")
 _ARGUMENTS = ("recipe", "seed", "preset", "precision")  # of a ranker, besides fields
-# What other libraries call it -> what to write here.
+# Name in other libraries -> name here.
 _ELSEWHERE = {
     "random_state": "seed=",
     "n_jobs": "tg.set_num_threads(n), for the whole process",
@@ -385,7 +385,7 @@ _ELSEWHERE = {
 
 
 def unknown(what: str, name: object, known: Iterable[str], others: Iterable[str] = ()) -> str:
-    """Return the message for an unknown name, with what to write instead: the closest of both."""
+    """Return the message for an unknown name, with the closest of both as the suggestion."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), [*known, *others], 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""

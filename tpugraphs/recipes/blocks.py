@@ -1,4 +1,4 @@
-"""Steps of models and of preprocessing that many recipes have, as the core takes them."""
+"""Steps of models and of preprocessing that many recipes share, as the core takes them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **at
 
 
 def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
-    """Describe the step `opcodes`: the slot with `cols` columns of an embedding of opcodes behind it."""
+    """Describe the step `opcodes`: append `cols` columns of an opcode embedding to the slot."""
     return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)
 
 
 def join_digits(name: str, inputs: str, slot: str, column: int, /, **attrs: Any) -> dict[str, Any]:
-    """Describe a linear layer over nodes and, as numbers behind `column` columns of these, config digits."""
+    """Describe a linear layer over nodes, with config digits as numbers after `column` columns of these."""
     return step("config_linear", name, [inputs], slot, column=column, **{"values": "numbers", **attrs})
 
 
 def mean_plus_max(slot: str) -> Steps:
-    """Describe the steps to `pooled`: mean plus maximum over the nodes."""
+    """Describe the steps that make `pooled`: mean plus maximum over the nodes."""
     return [
         step("pool", "mean", [slot], kind="mean"),
         step("pool", "max", [slot], kind="max"),
@@ -40,7 +40,7 @@ def mean_plus_max(slot: str) -> Steps:
 
 
 def choose(fields: Any, **more: Any) -> Steps:
-    """Describe what goes before a layout model: pruning, and, for training alone, one of equal configs."""
+    """Describe the steps before a layout model: prune and, in training only, keep one of equal configs."""
     return [{"step": "prune", "method": fields.prune, **more}, {"step": "dedup", "keep": fields.dedup}]
 
 

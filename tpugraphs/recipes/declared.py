@@ -1,4 +1,4 @@
-"""Fields of recipes: how they are declared, the values they may have, and these as JSON.
+"""Fields of recipes: how to declare them, the values they may have, and their JSON form.
 
 A field is an attribute like those of the core's ops, losses and steps, and the core checks its values.
 Recipes declare fields with `option`; `declared` returns them as dicts in the form of ``_core.ops()``.
@@ -43,12 +43,12 @@ def option(
 ) -> Any:
     """Declare a field of a recipe.
 
-    Arguments that are left out keep the values of a base class: ``slates: int = 8`` changes only the default.
+    Arguments left out keep their values in the base class: ``slates: int = 8`` changes only the default.
 
     Parameters
     ----------
     default : int, float, str, bool, list or None
-        Its type is that of the field.
+        Default; its type is the field's.
     low, high : float, optional
         Least and greatest value, both allowed.
     choices : iterable of str, optional
@@ -79,7 +79,7 @@ def _of_core(name: str) -> Any:
 class CommonFields:
     """Fields that many recipes share.
 
-    A recipe that declares one with a default alone, ``width: int = 64``, takes range and meaning from here.
+    A recipe that only gives a default, ``width: int = 64``, takes range and meaning from here.
     """
 
     opcode_columns: int = option(32, 1, 1024, doc="columns of the opcode embedding")
@@ -201,14 +201,14 @@ class TableFields:
 
 
 _KINDS = {int: "int", float: "real", bool: "flag", str: "text", list: "list", Callable: "function"}
-_WORDS = {"list": "a list of dicts", "function": "a function"}  # which only Python has
+_WORDS = {"list": "a list of dicts", "function": "a function"}  # kinds that only Python has
 Attribute = Mapping[str, Any]
 
 
 def declared(options: Any) -> Mapping[str, Attribute]:
     """Return the fields of a dataclass by name, in the form of attributes of ops.
 
-    A ``"kind"`` may name several, as ``"text|list"``. ``"none"`` tells whether None is allowed. A field with
+    A ``"kind"`` may name several, as in ``"text|list"``. ``"none"`` is whether None is allowed. A field with
     ``"only"`` takes no other value.
     """
     return _declared(options)
@@ -224,7 +224,7 @@ def _declared(options: type[Any]) -> Mapping[str, Attribute]:
 
 
 def _merged(options: type[Any], name: str) -> Attribute:
-    """Merge the declarations of a field, those of derived classes last."""
+    """Merge the declarations of a field; derived classes override their bases."""
     merged: dict[str, Any] = {}
     for cls in reversed(options.__mro__):
         if name in inspect.get_annotations(cls) and dataclasses.is_dataclass(cls):
@@ -271,7 +271,7 @@ def expected(attr: Attribute) -> str:
 
 
 def check_options(options: Any) -> None:
-    """Raise RecipeError unless a dataclass declares fields: each with a meaning, a type and a default."""
+    """Raise RecipeError unless a dataclass declares fields, each with a `doc`, a type and a default."""
     if not (isinstance(options, type) and issubclass(options, (TrainingFields, TableFields))):
         raise RecipeError(
             f"options: expected a dataclass that derives from TrainingFields or TableFields, got {options!r}"
@@ -307,13 +307,13 @@ def plain(fields: Any) -> dict[str, Any]:
     Returns
     -------
     dict of str to value
-        By names of fields.
+        Values by field name.
     """
     return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
 
 
 def of_numpy(v: Any) -> Any:
-    """Return a number of NumPy as one of Python, also in lists and dicts: the core and JSON take these."""
+    """Convert NumPy numbers to Python's, also in lists and dicts, for the core and JSON."""
     if isinstance(v, dict):
         return {key: of_numpy(item) for key, item in v.items()}
     if isinstance(v, (list, tuple)):
@@ -330,7 +330,7 @@ def plain_value(v: Any) -> Any:
     return function_name(v) if callable(v) else of_numpy(v)
 
 
-# Fields of a recipe out of a file: those of training, and the recipe's own as constants
+# Fields of a recipe from a file: those of training, and the recipe's own as constants
 
 _FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_FIELDS = 256
@@ -338,14 +338,14 @@ _TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
 
 
 def constants(fields: Mapping[str, Any]) -> type[Any]:
-    """Return the declarations of a recipe's fields, of which its own ones have these values alone.
+    """Return the declarations of a recipe's fields, where its own fields take only these values.
 
-    The same fields give the same class. It and its objects go into other processes as what they are made of.
+    The same fields give the same class. It and its objects are pickled as the fields they are made from.
 
     Raises
     ------
     RecipeError
-        A name that no field can have, or a value that is not plain.
+        An invalid field name, or a value that is not plain.
     """
     known = TrainingFields.__dataclass_fields__
     own = {name: value for name, value in fields.items() if name not in known}

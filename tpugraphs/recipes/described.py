@@ -1,8 +1,8 @@
-"""Recipes out of files: a ranker of an own recipe loads where the recipe itself is not known.
+"""Recipes from files: a ranker with a custom recipe loads where the recipe is not registered.
 
 A file holds what the recipe's functions returned: steps of the model and of the preprocessing, losses,
-groups. What stands in for the recipe returns these. The core plans the steps before anything is allocated by
-them, as it does for any other file, and nothing in a file is executed.
+groups. The recipe made from the file returns these. The core plans the steps before it allocates anything for
+them, as for any other file, and nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tpugraphs.system.words import counted
 
 __all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
-ENTRY = "own_recipe"  # of the metadata of a file
+ENTRY = "own_recipe"  # in the metadata of a file
 _MOST_GROUPS, _MOST_STEPS = 256, 1024
 _TODO = "the file is damaged, or was written by a later version of tpugraphs"
 Steps = list[dict[str, Any]]
@@ -43,15 +43,15 @@ def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
 
 
 def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
-    """Make a recipe of what stands in the metadata of a file.
+    """Make a recipe from the metadata of a file.
 
-    Fields of training may be changed, as with any recipe. Those of the recipe's own keep the values in the
-    file, because its steps follow from them.
+    Fields of training may be changed, as with any recipe. The recipe's own fields keep the values in the
+    file, because the steps depend on them.
 
     Raises
     ------
     CheckpointError
-        An entry that is missing or of another form, naming it.
+        An entry is missing or malformed; the message names it.
     """
 
     def entry(name: str, kind: type, within: Mapping[str, Any] = metadata) -> Any:
@@ -92,7 +92,7 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
 
 
 def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[str, Any]] | None:
-    """Return the function that a file names for further features, None if it names none.
+    """Return the function that a file names for further features, or None.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[
 
 
 def _prepared(steps: Steps, own: Schema | None, fields: Any, schema: Schema | None = None) -> Steps:
-    """Return the preprocessing in the file; the steps of a schema fit no other one."""
+    """Return the preprocessing in the file; its steps fit only the schema they were made for."""
     found = own.difference(schema) if own is not None and schema is not None else None
     if found is not None:
         raise DataError(

@@ -1,17 +1,17 @@
 """The eighth place: gradient-boosted trees over one row of numbers per config.
 
-There is no model of the graph. For a kernel (tile) a row holds count, mean, maximum, standard deviation and
-last value of each node feature, then the config's own numbers. For a program (layout) a row holds only the
-digits of the config, node by node. Digits can be compared only between programs of the same structure, so
-trees are learnt per size of a program, (nodes, configurable nodes), and a program is ranked by the trees of
-the nearest size. The idea works because test programs often have a twin among the training programs that
-differs in its batch size alone.
+The graph has no model. For a kernel (tile) a row holds count, mean, maximum, standard deviation and last
+value of each node feature, then the numbers of the config. For a program (layout) a row holds only the digits
+of the config, node by node. Digits can be compared only between programs of the same structure, so trees are
+learnt per size of a program, (nodes, configurable nodes), and a program is ranked by the trees of the nearest
+size. The idea works because test programs often have a twin among the training programs that differs in its
+batch size alone.
 
 Runtimes are scaled to 0..1 per graph and learnt with cross-entropy, for a fixed number of trees.
 
 Written from the write-up, not compared with the authors' code. Two things differ from what was published.
-Columns that the nearest program does not have are left out instead of failing. With a validation set the
-fit may keep fewer trees.
+Columns that the nearest program lacks are left out instead of raising an error. With a validation set the fit
+may keep fewer trees.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EighthFields(TableFields):
 
 
 def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return one row per config (n, F): its digits, or statistics of the nodes with all it has.
+    """Return one row per config (n, F): its digits, or its numbers after statistics of the nodes.
 
     Parameters
     ----------

@@ -1,16 +1,16 @@
-"""The eleventh place: boosted trees that compare two configs, without a graphics card or a network.
+"""The eleventh place: boosted trees that compare two configs, without a GPU or a network.
 
 Every config gets a row of numbers that mean the same in every program: how often each type of
 convolution, dot and reshape occurs with its layouts, how many copies its layouts imply, sizes of the
-minor dimensions, padding. Trees see the row of one config and its difference to that of another, and say
-which is slower: as many random pairs as there are configs. To score a config is to compare it with
-others.
+minor dimensions, padding. Trees see the row of one config and its difference from that of another, and
+predict which is slower. They learn from as many random pairs as there are configs. A config's score comes
+from comparing it with others.
 
-The features follow the write-up as far as it goes; :func:`tpugraphs.preprocess.layout_table` says what
-was decided where it is silent. The published solution compares every config with all others; here with at
-most `references` of them, so that the work grows in proportion to the number of configs. In collections
-that a search made (``default``), how often a node has its layout says that it is fast: `occurrence`.
-Written from the write-up, not compared with the authors' code.
+The features follow the write-up as far as it goes; :func:`tpugraphs.preprocess.layout_table` documents the
+choices where it is silent. The published solution compares every config with all others; here with at most
+`references` of them, so the work grows linearly with the number of configs. In collections from a search
+(``default``), frequent layouts of a node are fast ones: `occurrence`. Written from the write-up, not compared
+with the authors' code.
 """
 
 from __future__ import annotations

@@ -6,14 +6,13 @@ others scaled from a fixed range to -1 .. 1. The published code's reshaping scra
 dimension d has numbers 9 d .. 9 d + 8 of the 54 in all lists. ``dimensions="straight"`` gives every
 dimension its own.
 
-``fifth-layout`` takes all of this as columns (the "naive" model), next to the layouts of a node: those of
-its config, elsewhere its own three times. A linear layer follows, three layers that put GraphSAGE along and
-against the edges next to each other, and a sum over the nodes: 1,006,145 parameters. ``fifth-dimension``
-sees a token per dimension, with its places in the layouts. Two transformer encoder layers over the six
-tokens of a node, computed once per unique node and config, and their mean go to the same graph model:
-1,837,121 parameters, as many as ``fifth-tile``, whose tokens have the tile sizes. The submission was the
-mean of the min-max-scaled scores of both layout models:
-``tg.Ensemble([naive, dimension], normalize="minmax")``.
+``fifth-layout`` takes all of this as columns (the "naive" model), next to the layouts of a node: those of its
+config, or else its own layout three times. A linear layer follows, then three layers that concatenate
+GraphSAGE along and against the edges, and a sum over the nodes: 1,006,145 parameters. ``fifth-dimension``
+sees a token per dimension, with its places in the layouts. Two transformer encoder layers over the six tokens
+of a node, computed once per unique node and config, and their mean go to the same graph model: 1,837,121
+parameters, as many as ``fifth-tile``, whose tokens have the tile sizes. The submission was the mean of the
+min-max-scaled scores of both layout models: ``tg.Ensemble([naive, dimension], normalize="minmax")``.
 
 Half of the loss compares configs of one graph, half all samples of a batch with each other; tile configs by
 their normalised runtimes times the mean normalizer of their graph. An epoch draws sqrt(c c_max) of the c
@@ -23,16 +22,15 @@ and ``fifth-dimension`` have the same names and shapes: for tiles say ``recipe="
 Compared with ``knshnb/kaggle-tpu-graph-5th-place`` (commit 3f2dfb8): as many parameters; features of the
 nodes of 91 graphs (all samples and ``layout:xla:cpu``) within 1e-6; on ``alexnet``, ``unet3d_train`` and
 ``tile_00`` to ``tile_05``, with equal weights, scores within 1.2e-6, losses and all gradients as close to
-those in float64 as its own in float32; losses, norms of gradients and learning rates of the first steps of
-a training. The published files have no configuration of the layout model with tokens: it has the sizes of
-the tile model's.
+float64 as those of the published code in float32; losses, norms of gradients and learning rates of the first
+steps of a training. The published files have no configuration of the layout model with tokens: it has the
+sizes of the tile model's.
 
 What differs: a size below its least counts as the least, where the published logarithm is not a number.
 Beyond 10,000 nodes a graph has several virtual nodes, over runs of 10,000 nodes; the published code draws
-how many nodes each takes. Layout runtimes are compared exactly, not rounded to float32. Of the steps of an
-epoch the published code, which cuts epochs in four, leaves out up to three. Both encoder layers begin with
-biases of their own, not the same. Where validation graphs are given, the best weights are kept, not the
-last.
+how many nodes each takes. Layout runtimes are compared exactly, not rounded to float32. The published code
+cuts epochs in four and drops up to three steps of an epoch. Here both encoder layers begin with different
+biases, there with the same. Where validation graphs are given, the best weights are kept, not the last.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS
 OPCODE_ROWS = OPCODES + 1
 
 DIMENSIONS, FLAGS, TENSORS = 6, 14, 3
-# First columns of lists with a number per dimension, and the range of each that is not a size.
+# First columns of lists with a number per dimension, and the range of each unless it is a size.
 RANGED_LISTS = {31: (0, 5), 45: (0, 4), 61: (-1, 4), 69: (0, 4), 77: (0, 4), 85: (0, 1)}
 SIZE_LISTS = (21, 37, 53)
 LISTS = len(RANGED_LISTS) + len(SIZE_LISTS)
@@ -138,7 +136,7 @@ class FifthTile(Tokens, Fifth):
 
 
 def _columns(fields: Fifth, *more: int) -> Steps:
-    """List steps to 191 columns: scalars, then nine numbers and 14 flags of six dimensions; and `more`."""
+    """List the steps to 191 columns: scalars, nine numbers and 14 flags of six dimensions; and `more`."""
     least = sorted({LEAST.get(column, 0) for column in _SIZES})
     lists = _SCRAMBLED if fields.dimensions == "scrambled" else _NUMBERS
     flags = range(NODE_COLUMNS, NODE_COLUMNS + FLAGS * DIMENSIONS)
@@ -174,7 +172,7 @@ def tile_preprocessing(fields: FifthTile) -> Steps:
 
 
 def _graph(x: str, fields: Fifth) -> Steps:
-    """List what follows the columns `x` of every node."""
+    """List the steps after the columns `x` of every node."""
     half = fields.width // 2
     model = [
         step("linear", "first", [x], "h0", out=2 * half, act="relu"),
@@ -215,7 +213,7 @@ def steps(fields: FifthLayout) -> Steps:
 
 
 def _encoder(name: str, x: str, fields: Tokens, owner: str = "") -> Steps:
-    """List the steps from columns `x` to the mean of the tokens, `name`; parameters are those of `owner`."""
+    """List the steps from columns `x` to `name`, the mean of the tokens, with the parameters of `owner`."""
     model = [
         step("dimension_tokens", f"{name}0", [x], tokens=DIMENSIONS, cols=fields.token_columns, act="relu",
              column=SCALARS, groups=GROUPS + 2 * TENSORS, step=DIMENSIONS, number=True, init="glorot"),
@@ -269,7 +267,7 @@ def tile_steps(fields: FifthTile) -> Steps:
 
 
 def loss(fields: Fifth) -> Steps:
-    """Hinge over all pairs of a graph, and over all pairs of a batch."""
+    """List the hinge over all pairs of a graph, and over all pairs of a batch."""
     hinge = {"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}
     return [{**hinge, "weight": 0.5}, {**hinge, "weight": 0.5, "over": "batch"}]
 
@@ -295,7 +293,7 @@ PUBLISHED = (*_GRAPH, (r"tokens0\.(weight|bias)", r"gnn.transformer.mlp.0.\1"), 
 
 
 def layout_order(fields: FifthLayout) -> Order:
-    """Say where columns of the naive model are: opcodes first, then dimensions, layouts, tile sizes."""
+    """Return where columns of the naive model are: opcodes first, then dimensions, layouts, tile sizes."""
     by_dimension = [
         SCALARS + fields.opcode_columns + d * GROUPS + g for g in range(GROUPS) for d in range(DIMENSIONS)
     ]
@@ -307,7 +305,7 @@ def layout_order(fields: FifthLayout) -> Order:
 
 
 def dimension_order(fields: FifthDimension) -> Order:
-    """Say where columns of a token are: its places in layouts before tile sizes."""
+    """Return where columns of a token are: its places in layouts before tile sizes."""
     places, tiles = (range(GROUPS + at, GROUPS + at + TENSORS) for at in (0, TENSORS))
     return {"tokens0.weight": {"columns": [*range(GROUPS), *tiles, *places, GROUPS + 2 * TENSORS]}}
 

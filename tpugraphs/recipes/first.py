@@ -1,23 +1,23 @@
 """Models of the first place in the Kaggle competition "Google - Fast or Slow?" (2023).
 
-``first-layout`` is what it trained for the *random* collections, ``first-layout-cross`` with attention across
-the configs of a slate for the *default* ones. The ``full`` presets are as published (460,577 and 215,013
+``first-layout`` was trained for the *random* collections, ``first-layout-cross`` with attention across the
+configs of a slate for the *default* ones. The ``full`` presets are as published (460,577 and 215,013
 parameters); the ``cpu`` presets were chosen by measurement on two cores.
 
 :meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights; ``PUBLISHED`` and ``PUBLISHED_TILE``
-are the names. Shapes are the same, but for two: a temperature has shape () there, and the columns of
+are the names. Shapes are the same, with two exceptions: a temperature has shape () there, and the columns of
 ``dense.0`` are [config, maximum, mean], those of ``head1`` [mean, maximum, config].
 
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,
-without configs and with mean and maximum over the nodes, runs once per graph; a small network of its own sees
-the 24 numbers of a config; the head takes both. As published it looks across configs, but where a node has no
-configs the softmax over them is 1.
+without configs and with mean and maximum over the nodes, runs once per graph; a separate small network sees
+the 24 numbers of a config; the head takes both. As published it has attention across configs, but for a node
+without configs the softmax over them is 1.
 
 What differs: trained here, ``first-tile`` has -1 in the layout columns past the rank of a node; the published
-training left them as they are in the files, which is what weights that are read ask for. In the W steps of
-the warm-up the learning rate rises from 1/W of its peak, theirs from 0, so ours is one step ahead until the
-peak and the same after it. A first step of length 0 learns nothing, and all recipes share the schedule.
-Theirs computed in half precision, as ``precision="bf16"`` does here.
+training left them as they are in the files, as weights read from it expect. In the W steps of the warm-up the
+learning rate rises from 1/W of its peak, theirs from 0, so ours is one step ahead until the peak and the same
+after it. A first step of length 0 learns nothing, and all recipes share the schedule. Theirs computed in half
+precision, as ``precision="bf16"`` does here.
 
 Compared with ``thanhhau097/google_fast_or_slow`` at commit 626c463, run with equal weights on the same
 graphs: scores, losses and gradients of all three models are equal to 7e-5.
@@ -39,7 +39,7 @@ LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
 
 @dataclass(frozen=True)
 class FirstFields(TrainingFields):
-    """What layout and tile have in common."""
+    """Fields that layout and tile recipes share."""
 
     width: int = option(256, 16, 4096, doc="columns of every layer")
     blocks: int = option(2, 0, 16, doc="layers of message passing")
@@ -61,7 +61,7 @@ class FirstLayout(FirstFields):
 
 
 def preprocessing(fields: FirstLayout) -> Steps:
-    """Prune, remove equal configs (training only), digits of the layout columns, scale the other columns."""
+    """Prune, remove equal configs (training only), make digits of the layout columns, scale the others."""
     return [*choose(fields), {"step": "layout-digits"}, {"step": "standardize", "columns": SCALED_COLUMNS}]
 
 
@@ -100,7 +100,7 @@ def _embeddings(fields: FirstLayout | FirstTile) -> Steps:
 def _graph_branch(
     fields: FirstLayout | FirstTile, out: int, linear: dict[str, Any], mix: dict[str, Any]
 ) -> Steps:
-    """From the first linear layer's output z1 to h0, h1, ..."""
+    """List the steps from the first linear layer's output z1 to h0, h1, ..."""
     model = [
         step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
         step("linear", "linear2", ["x1"], "z2", **linear),
@@ -136,7 +136,7 @@ class FirstTile(FirstFields):
 
 
 def tile_preprocessing(fields: FirstTile) -> Steps:
-    """Remove equal configs (training only), digits of the layout columns, scale other columns and configs."""
+    """Remove equal configs (training only), make digits of the layout columns, scale the rest and configs."""
     return [
         {"step": "dedup", "keep": fields.dedup},
         {"step": "layout-digits"},
@@ -165,7 +165,7 @@ def tile_steps(fields: FirstTile) -> Steps:
 
 
 def _hidden(name: str, inputs: list[str], fields: FirstTile) -> Steps:
-    """Linear, dropout, GELU: in this order, as published; `mix` alone has dropout last."""
+    """List linear, dropout, GELU in this order, as published; only `mix` has dropout last."""
     return [
         step("linear", name, inputs, f"{name}_linear", out=fields.width),
         step("mix", f"{name}_dropout", [f"{name}_linear"], f"{name}_dropped", dropout=fields.dropout),
@@ -174,7 +174,7 @@ def _hidden(name: str, inputs: list[str], fields: FirstTile) -> Steps:
 
 
 def published_order(fields: FirstTile) -> Order:
-    """Say where the columns of the tile model's head are: [config, maximum, mean] in the published code."""
+    """Return where columns of the tile model's head are: [config, maximum, mean] in the published code."""
     blocks = [range(at * fields.width, (at + 1) * fields.width) for at in (2, 1, 0)]
     return {"head1.weight": {"columns": [column for block in blocks for column in block]}}
 

@@ -1,16 +1,16 @@
 """The fourth place: a small network over the edges of configurable nodes, without message passing.
 
-A row is an edge whose consumer is configurable: a few features of both ends and their opcodes. A network
-over it knows no config and runs once per graph. Per config a second network sees the digits of the
-configurable node and the mean of all edges. A config is described by the sum of the products of what
-both say of a node, and by the mean of the second; a third network makes it a score. Scores fit the share
-of configs that are faster.
+A row is an edge whose consumer is configurable: a few features of both ends and their opcodes. A network over
+these rows sees no config and runs once per graph. Per config a second network sees the digits of the
+configurable node and the mean of all edges. A config is described by the products of both networks' outputs,
+summed over nodes, and by the mean of the second; a third network turns this into a score. Scores fit the
+share of configs that are faster.
 
 The write-up gives no widths, no optimizer and no exact list of features. Here a linear layer makes 12
 features of all. The published model reads 8 of the 18 digits; here it reads all. It computes the second
-network once per edge; here it runs once per node, as it sees the node's digits and that mean alone, and
-the products take the sum over the node's edges. All means are sums over the number of configurable nodes,
-not over that of the edges. Written from the write-up, not compared with the authors' code.
+network once per edge; here it runs once per node, as it sees only the node's digits and that mean, and the
+products take the sum over the node's edges. All means are sums divided by the number of configurable nodes,
+not of edges. Written from the write-up, not compared with the authors' code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """User functions that recipes name: losses, and columns made from a graph.
 
-A file holds no code. Of a loss it keeps the name, which is enough to predict; a fit from such a file asks for
-the function. Columns are needed for every prediction, so their function must be registered by name before a
-ranker is saved, and again where its file is opened.
+A file holds no code. It keeps the name of a loss, which is enough to predict; a further fit needs the
+function. Every prediction needs the columns, so their function must be registered by name before a ranker is
+saved, and again where its file is opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
 
 
 def plain_name(function: Any) -> str:
-    """Return the name of a function for people, such as ``my_loss``."""
+    """Return the readable name of a function, such as ``my_loss``."""
     name = getattr(function, "__qualname__", None)
     if name is None and isinstance(function, functools.partial):
         return plain_name(function.func)
@@ -33,15 +33,15 @@ def plain_name(function: Any) -> str:
 
 
 def shortly(value: Any) -> str:
-    """Return a value of a field as people read it: a function by its name."""
+    """Return a readable value of a field: a function by its name."""
     return plain_name(value) if callable(value) else repr(value)
 
 
 def function_name(function: Any) -> str:
-    """Return what stands for a function in files, name and digest: ``python:my_loss#1f0c9a7e``.
+    """Return the name of a function in files, with a digest: ``python:my_loss#1f0c9a7e``.
 
-    The digest differs if the code, its constants or the plain values it was made with do, so that a
-    checkpoint or a finished trial of another function is not taken for its own.
+    The digest changes with the code, its constants or the plain values it was made with, so that a checkpoint
+    or a finished trial of another function is not mistaken for one of this function.
     """
     digest = hashlib.blake2b(digest_size=4)
     _add(digest, function)
@@ -49,24 +49,24 @@ def function_name(function: Any) -> str:
 
 
 def is_lost(loss: object) -> bool:
-    """Whether this stands for a function that a file could not hold."""
+    """Whether `loss` stands for a function that a file could not hold."""
     return isinstance(loss, str) and loss.startswith(PREFIX)
 
 
 def losses_need(terms: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Return what losses read: runtimes, values, times. One that a file could not hold reads nothing.
+    """Return what losses read: runtimes, values, times. A loss that a file could not hold reads nothing.
 
     Raises
     ------
     ConfigError
-        A term of another form than losses have, or none.
+        A malformed term, or no term.
     """
     known = [term for term in terms if not is_lost(term.get("loss"))]
     return _core.losses_need(known) if known or not terms else ()
 
 
 def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
-    """Hash the code and constants of a function, plain values, and of other objects the type.
+    """Hash the code and constants of a function, plain values, and the type of other objects.
 
     `inside` are the objects that this one is part of: a function may refer to itself, a list hold itself.
     """
@@ -114,18 +114,18 @@ def _content(cell: types.CellType) -> Any:
 
 
 def register_extra(name: str, function: Callable[[Any], Mapping[str, Any]]) -> None:
-    """Make a function of columns known by a name, under which files of rankers refer to it.
+    """Register a function that makes columns under the name by which files of rankers refer to it.
 
     Parameters
     ----------
     name : str
     function : callable
-        ``function(graph)`` returns what :func:`tpugraphs.with_extra` takes: ``{"node": {"depth": (N,)}}``.
+        ``function(graph)`` returns arguments of :func:`tpugraphs.with_extra`: ``{"node": {"depth": (N,)}}``.
 
     Raises
     ------
     ConfigError
-        Another function has the name, or one of the arguments is of another type.
+        Another function has the name, or an argument has the wrong type.
     """
     if not isinstance(name, str) or not name:
         raise ConfigError(f"register_extra: expected a name, got {name!r:.60}")
@@ -137,10 +137,10 @@ def register_extra(name: str, function: Callable[[Any], Mapping[str, Any]]) -> N
 
 
 def extra_named(name: str) -> Callable[[Any], Mapping[str, Any]] | None:
-    """Return the function that is registered under a name, None if there is none."""
+    """Return the function that is registered under a name, or None."""
     return _EXTRA.get(name)
 
 
 def name_of_extra(function: Any) -> str | None:
-    """Return the name that a function is registered under, None if it is not."""
+    """Return the name that a function is registered under, or None."""
     return next((name for name, known in _EXTRA.items() if known is function), None)

@@ -1,10 +1,10 @@
 """A ranker for graphs of any schema: tables of configs, kernels with problem sizes, programs with edges.
 
-The model depends on what the graphs hold. Nodes that differ in anything get features, an opcode embedding and
-(with edges) GraphSAGE. They are pooled to one row per graph, or per config where nodes are configured.
-Configs get their features, with digits or without, and how these relate to powers of two. A linear layer sees
-them together with the row of the graph; residual blocks follow, and a linear path leads past all of them. The
-first layer starts with larger weights than the others, which makes the members of an ensemble differ more.
+The model depends on what the graphs hold. If nodes differ, they get features, an opcode embedding and (with
+edges) GraphSAGE, and are pooled to one row per graph, or per config where nodes are configured. Configs get
+their features, with digits or without, and how these relate to powers of two. A linear layer sees them
+together with the row of the graph; residual blocks follow, and a linear path bypasses all of them. The first
+layer starts with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
 
 
 def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List steps to what is known of the nodes, its slot: one row, or per config where nodes have digits."""
+    """List the steps that pool the nodes, and their slot: one row, or one per config if nodes have digits."""
     if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
         return [], None
     steps, slot, width = [], "node_feat", fields.width
@@ -82,7 +82,7 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
 
 
 def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List steps to the one row of the graph: what is known of its nodes, and its own features."""
+    """List the steps that make the row of the graph: its pooled nodes and its own features."""
     steps, pooled = _nodes(fields, sizes)
     if sizes.graph == 0:
         return steps, pooled

@@ -1,14 +1,14 @@
-"""The network of ml-performance-prediction: the time of a row of numbers, such as a layer on a GPU.
+"""The network of ml-performance-prediction: predicts the time of a row of numbers, such as a GPU layer.
 
 Linear layers with ReLU, each twice as wide as the one before up to `width`, then `layers` of that width, and
-dropout after the last. The output has no bias. Numbers are standardised, no logarithm is taken of them. The
-loss compares logarithms of 1 + time. Nodes of a graph are not looked at.
+dropout after the last. The output has no bias. Numbers are standardised, without logarithms. The loss
+compares logarithms of 1 + time. Nodes of a graph are not used.
 
 Published in milliseconds for 20 columns: layers of 32, 64 and four of 128 for several GPUs, two for one. Two
-things differ. The output passed a ReLU; here the loss has a slope below 0, and whoever reads times floors
-them. With the ReLU a tenth of the seeds begin with an output of 0 for nearly all rows, from which nothing is
-learnt. And Adam's eps is added after the correction of the second moment, in TensorFlow before it, so that
-the first thousand of the published 244,200 steps are larger here.
+things differ. There the output passed a ReLU; here the loss has a slope below 0, and callers clip times at 0.
+With the ReLU a tenth of the seeds begin with an output of 0 for nearly all rows and learn nothing. Adam's eps
+is added after the bias correction of the second moment, in TensorFlow before it, so the first thousand of the
+published 244,200 steps are larger here.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ __all__ = ["Model"]
 Meta = Mapping[str, Any]
 Shape = tuple[str, int | None]
 _OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
-# Arguments of every method that are not the op's, and their types.
+# Arguments of every method besides those of the op, with their types.
 _OWN = {"name": "str | None", "to": "str | None", "share": "Mapping[str, str] | None"}
-# Columns that the features of graphs might have, as long as nobody says: most widths divide one of them.
+# Columns that features of graphs might have while unknown: most widths divide one of them.
 _GUESSES = (_core.SCHEMA["scaled_features"], _core.SCHEMA["node_features"], 8, 4096, 5040)
 
 
@@ -41,30 +41,30 @@ else:
 class Model(_Methods):
     """A model as a list of steps. Every op of the core is a method that appends a step.
 
-    A method takes the slots that the op reads and its attributes, checks all of them, and returns the name of
-    the slot that it makes, which later steps read. The last slot is called ``"scores"``: one number per
-    config, smaller is faster. ``help(tg.Model.linear)`` and `docs/tables.md` say what an op takes.
+    A method takes the slots that the op reads and its attributes, checks all, and returns the name of the
+    slot it makes, for later steps to read. The last slot is called ``"scores"``: one number per config,
+    smaller is faster. ``help(tg.Model.linear)`` and `docs/tables.md` list the arguments of an op.
 
-    Besides its own arguments every method has `name`, the name of the step, which the names of its parameters
-    begin with; `to`, the name of the slot, by default that of the step; and `share`, parameters that are
-    those of an earlier step: ``share={"weight": "first.weight"}``.
+    Every method also takes `name`, the name of the step and the prefix of its parameters; `to`, the name of
+    the slot, by default that of the step; and `share`, parameters to share with an earlier step:
+    ``share={"weight": "first.weight"}``.
 
     Parameters
     ----------
     sizes : Sizes, optional
-        Columns of the features, as ``Recipe.steps(fields, sizes)`` is given them. Without it, numbers of
-        columns are checked as far as they do not depend on the graphs, the rest when the model meets them.
+        Numbers of feature columns, as passed to ``Recipe.steps(fields, sizes)``. Without it, those that
+        depend on the graphs are checked when the model is used.
 
     Attributes
     ----------
     node_feat, config_feat, graph_feat : str
-        Slots that come with the graphs: features (N, F) of the nodes, (C, T) of the configs, (1, G) of the
-        graph. Digits, opcodes and edges are read by the ops that need them.
+        Slots filled by the graphs: features (N, F) of the nodes, (C, T) of the configs, (1, G) of the graph.
+        Digits, opcodes and edges are read by the ops that need them.
 
     Raises
     ------
     RecipeError
-        From every method: no such op (with the closest one), slot or attribute, a value out of its range,
+        From every method: an unknown op (with the closest one), slot or attribute, a value out of its range,
         rows that the op does not take, columns that do not fit.
 
     Examples
@@ -93,14 +93,14 @@ class Model(_Methods):
 
     @classmethod
     def from_steps(cls, steps: Iterable[Mapping[str, Any]], sizes: Sizes | None = None) -> Model:
-        """Make a model of a list of steps, such as ``ranker.steps``, to read it or to add to it.
+        """Make a model from a list of steps, such as ``ranker.steps``, to read or extend it.
 
         Parameters
         ----------
         steps : iterable of mapping
             Each with ``op``, ``name``, ``in``, ``out`` and ``attrs``.
         sizes : Sizes, optional
-            Numbers of columns of the graphs, where they are known.
+            Numbers of columns of the graphs, if known.
 
         Returns
         -------
@@ -155,13 +155,13 @@ class Model(_Methods):
         Parameters
         ----------
         name : str
-            Name of the recipe, which no other has.
+            Unique name of the recipe.
         like : str or Recipe
-            A recipe that the preprocessing, the losses and the defaults of training come from:
+            Recipe that provides the preprocessing, the losses and the defaults of training:
             ``"graph-config"`` for graphs of any schema, ``"first-layout"`` or ``"first-tile"`` for published
             ones.
         summary : str
-            What it is, in one sentence.
+            Summary in one sentence.
         loss : list of dict, optional
             Losses in place of those of `like`; see :class:`tpugraphs.recipes.Recipe`.
         groups : list of dict
@@ -207,7 +207,7 @@ class Model(_Methods):
             extra=other.extra if extra is None else extra,
         )
 
-    if not TYPE_CHECKING:  # else any name would do
+    if not TYPE_CHECKING:  # else type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):
@@ -243,7 +243,7 @@ class Model(_Methods):
         return str(step["out"])
 
     def _inputs(self, meta: Meta, call: Mapping[str, Any]) -> list[str]:
-        """Return the slots that a step reads: the required ones, and others up to the last that is given."""
+        """Return the slots that a step reads: the required ones, and others up to the last one given."""
         specs = meta["inputs"]
         while specs and specs[-1]["optional"] and call.get(specs[-1]["name"]) is None:
             specs = specs[:-1]
@@ -261,7 +261,7 @@ class Model(_Methods):
         return [call[spec["name"]] for spec in specs]
 
     def _free(self, op: str) -> str:
-        """Return a name for a step that neither a step nor a slot has."""
+        """Return an unused name for a step."""
         taken = {*self._shapes, *(step["name"] for step in self._steps)}
         number = 1
         while (name := op if number == 1 else f"{op}{number}") in taken:
@@ -293,9 +293,9 @@ class Model(_Methods):
 
 
 def _of_other(other: Recipe, name: str, fixed: Mapping[str, Any], values: Any, *schema: Any) -> Steps:
-    """Call a function of the other recipe: its fields of training have the values of this one.
+    """Call a function of the other recipe with this one's values of the training fields.
 
-    With what it is made of it goes into other processes, which a closure does not.
+    As a partial function it can be pickled, which a closure cannot.
     """
     shared = {field: value for field, value in vars(values).items() if field != "loss"}
     fields = other.options(**{**vars(other.fields("cpu")), **shared, **fixed})
@@ -304,7 +304,7 @@ def _of_other(other: Recipe, name: str, fixed: Mapping[str, Any], values: Any, *
 
 
 def _call(step: Mapping[str, Any]) -> str:
-    """Return a step as the call that makes it, without the slot it makes."""
+    """Return a step as the call that makes it, without its slot."""
     named = {} if step["name"] == step["out"] else {"name": step["name"]}
     rest = {**step.get("attrs", {}), **named, **({"share": step["share"]} if step.get("share") else {})}
     return f"{step['op']}({', '.join([*step['in'], *(f'{key}={value!r}' for key, value in rest.items())])})"
@@ -361,7 +361,7 @@ def _document(meta: Meta) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return a note as a sentence, unless it begins with the choice that it is about."""
+    """Return a note as a sentence, unless it begins with the choice it describes."""
     return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
 
 

@@ -1,16 +1,16 @@
 """The ninth place: three graph convolutions over shortest paths, for an ensemble.
 
 Only nodes and edges on shortest paths from the program's last node to its configurable nodes are kept.
-``ninth-sage``, ``ninth-gat`` and ``ninth-transformer`` differ in their convolution alone; their ensemble was
-worth 0.01 to 0.02 of tau. There were models for each collection and for families of architectures, too
+``ninth-sage``, ``ninth-gat`` and ``ninth-transformer`` differ only in their convolution; their ensemble
+gained 0.01 to 0.02 of tau. There were also models for each collection and for families of architectures
 (:class:`tpugraphs.Routed` has one ranker per collection). Node features are logarithms; the loss is the hinge
 with margin 0.1, summed over the pairs of a graph.
 
 The rest is chosen here. Widths, the two linear layers before and behind the convolutions, and
-the pooling, mean plus maximum scaled to length 1, are those of graph segment training, from which the
-solution began. Messages go both ways, since the shortest paths are undirected, and every convolution has a
-layer norm and a ReLU behind it. In GAT a linear layer of its own takes the place of a node's edge to itself.
-Written from the write-up, not compared with the authors' code.
+the pooling, mean plus maximum scaled to length 1, are those of graph segment training, on which the solution
+was based. Messages go both ways, since the shortest paths are undirected, and every convolution is followed
+by a layer norm and a ReLU. In GAT a separate linear layer replaces a node's self-loop. Written from the
+write-up, not compared with the authors' code.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _sage(i: int, fields: Ninth) -> Steps:
 
 
 def _wide(fields: Ninth) -> int:
-    """Columns of all heads."""
+    """Return the number of columns of all heads."""
     return fields.width // fields.heads * fields.heads
 
 

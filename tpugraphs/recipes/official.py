@@ -3,25 +3,24 @@
 ``official-tile`` has five variants (`variant=`). ``early-sage`` and ``early-resgcn`` join the config to
 every node before message passing, ``late-sage`` and ``late-resgcn`` to the pooled graph after it; ``mlp``
 sums the nodes and passes no messages. GraphSAGE here adds up messages of both directions and scales its
-rows to length 1. The residual GCN adds to every node what a small network makes of the node, the mean of
-its consumers, and the transposed mean of its operands. Parameters as published, for 140 node features:
-61,889 (early-sage), 60,353 (late-sage), 49,825 (both residual GCNs) and 20,705 (mlp).
+rows to length 1. The residual GCN adds to every node the output of a small network over the node, the mean of
+its consumers, and the transposed mean of its operands. Parameters as published, for 140 node features: 61,889
+(early-sage), 60,353 (late-sage), 49,825 (both residual GCNs) and 20,705 (mlp).
 
-``official-layout`` adds to every node, twice, what a small network makes of its neighbours' activations
+``official-layout`` adds to every node, twice, the output of a small network over its neighbours' activations
 and configs. The graph is described by the mean over its nodes and by the directions of the sums over all
 nodes and over configurable ones. 19,520 parameters, as published.
 
 With the preset ``full`` a fit validates after every visit of all graphs and stops when the best ordered pair
 accuracy (OPA) is 20 (tile) or 25 (layout) validations old, as published.
 
-What differs from the published code: features are standardised in place of being scaled to 0..1, which
-the first layer can undo, and constant node features are 0 in place of being left out. Digits are scaled to
-0..1 from -1..5, in place of from what every one of the 18 had in training. Validation is on all configs of
-a graph, up to `valid_configs` in all, in place of on 10 or 16 drawn again for every epoch. Rows of the opcode
-embedding are not pulled to 0, only weights are. The gradient is clipped by its norm as a whole, not tensor
-by tensor. Segments of 5,000 nodes are not sampled: graphs are trained on whole. The published layout
-trainer calls its model with an argument that the model does not have and fails after training; nothing of
-that is repeated.
+What differs from the published code: features are standardised instead of scaled to 0..1, which the first
+layer can undo, and constant node features are 0 instead of left out. Digits are scaled to 0..1 from -1..5,
+instead of from the range of each of the 18 in training. Validation is on all configs of a graph, up to
+`valid_configs` in all, instead of on 10 or 16 drawn again for every epoch. Rows of the opcode embedding are
+not pulled to 0, only weights are. The gradient is clipped by its norm as a whole, not tensor by tensor.
+Segments of 5,000 nodes are not sampled: training is on whole graphs. The published layout trainer passes an
+argument that the model does not have and fails after training; this is not reproduced.
 
 Compared with ``google-research-datasets/tpu_graphs`` at commit ddd187c, run with equal weights on the same
 graphs: scores of all five tile models and of the layout model are equal to 1e-5, losses and gradients to
@@ -42,7 +41,7 @@ OPCODE_ROWS = OPCODES + 1
 
 @dataclass(frozen=True)
 class OfficialFields(TrainingFields):
-    """What both have in common."""
+    """Fields that both recipes share."""
 
     width: int = option(64, 1, 4096, doc="columns of every layer")
     temperature: float = option(10.0, 1e-3, 1e6, doc="of ListMLE: scores are divided by it")
@@ -152,7 +151,7 @@ def tile_preprocessing(fields: OfficialTile) -> Steps:
 
 
 def tile_loss(fields: OfficialFields) -> Steps:
-    """ListMLE and, lightly, squared error; the weights 1 and 0.02 are normalised to sum 1."""
+    """List ListMLE and, lightly, squared error; the weights 1 and 0.02 are normalised to sum 1."""
     return [
         {"loss": "list_mle", "weight": 1 / 1.02, "temperature": fields.temperature},
         {"loss": "mse", "weight": 0.02 / 1.02},
@@ -250,7 +249,7 @@ PUBLISHED = (
 
 
 def published_order(fields: OfficialTile) -> Order:
-    """Say where the inputs of the first layer are: opcode, config if it joins early, node features."""
+    """Return where the inputs of the first layer are: opcode, config if it joins early, node features."""
     join, _, kind = fields.variant.rpartition("-")
     opcode, config = fields.opcode_columns or (64 if kind == "sage" else 32), TILE_COLUMNS * (join == "early")
     before = opcode + config

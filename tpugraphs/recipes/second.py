@@ -1,27 +1,27 @@
 """The second place: GraphSAGE over whole graphs with wide last layers, a number per node and their sum.
 
-Node features go through sign(x) ln(1 + |x|) and a linear layer to 20 columns. With them go 12
-columns of the opcode and the config as it is: 18 digits, 0 at nodes without a config, or the 24 tile
-numbers at every node. GraphSAGE layers follow whose width doubles from stage to stage, and a linear layer
-to one number per node. A score is the sum of these. Parameters as published: 265,093 (xla), 2,272,101
-(nlp), 2,272,485 (tile).
+Node features go through sign(x) ln(1 + |x|) and a linear layer to 20 columns. They are joined by 12 columns
+of an opcode embedding and the raw config: 18 digits, 0 at nodes without a config, or the 24 tile numbers at
+every node. GraphSAGE layers follow whose width doubles from stage to stage, and a linear layer to one number
+per node. A score is the sum of these. Parameters as published: 265,093 (xla), 2,272,101 (nlp), 2,272,485
+(tile).
 
-``second-xla`` fits runtimes in seconds: by their differences (hinge with a margin of 0.01 s, divided by the
-margin), to which relative errors are added. ``second-nlp`` is trained by ListMLE, with scores of a list
-scaled down to length 500. ``second-tile`` is trained by differences of normalised runtimes with a margin
-of 0.1. Of equal configs the fastest measurement counts.
+``second-xla`` fits runtimes in seconds: their differences (hinge with a margin of 0.01 s, divided by the
+margin) plus relative errors. ``second-nlp`` is trained by ListMLE, with scores of a list scaled down to
+length 500. ``second-tile`` is trained by differences of normalised runtimes with a margin of 0.1. For equal
+configs the fastest measurement counts.
 
-With the preset ``full`` xla and tiles are as the code was that their weights were trained with, nlp as it was
-last: Adam without weight decay, against AdamW that lets only the last layer decay and clips at 100; negative
-node features that count as 0, against their logarithms (`negative`); the hinge averaged over all pairs of a
-slate (`pairs`); every config of a slate drawn for itself (`config_sampling`). The clip at 1,000 in the code
-for xla and tiles is of gradients that are only logged: its steps are not clipped.
+The preset ``full`` follows, for xla and tiles, the code that their weights were trained with, for nlp the
+last code: Adam without weight decay, against AdamW that decays only the last layer and clips at 100; negative
+node features as 0, against their logarithms (`negative`); the hinge averaged over all pairs of a slate
+(`pairs`); every config of a slate drawn independently (`config_sampling`). The code for xla and tiles clips
+at 1,000 only gradients that it logs: its steps are not clipped.
 
-What differs: equal runtimes have no pair here, and in their hinge a loss of the whole margin, which has no
-gradient. Residual sums stand where widths are equal in ``second-nlp`` alone, as in the published code (the
-write-up has them everywhere): see `residual`. All recipes take 400,000 steps, as the last code has it; the
-job file for tiles asked for 200,000 before. Graphs whose measurements are known to be corrupt are left out by
-``--exclude known-corrupt``.
+What differs: equal runtimes form no pair here; in their hinge they have a loss of the whole margin, without a
+gradient. Residual sums, where widths are equal, are only in ``second-nlp``, as in the published code (the
+write-up has them everywhere): see `residual`. All recipes take 400,000 steps, as in the last code; an earlier
+job file for tiles had 200,000. Graphs whose measurements are known to be corrupt are left out by ``--exclude
+known-corrupt``.
 
 Compared with ``Obs01ete/kaggle_latenciaga``, nlp at its head (b6b55b1), xla and tiles at commit 3edb3f4, run
 with equal weights on the same graphs: scores and losses are equal to 1e-6, gradients to 2e-6.
@@ -39,7 +39,7 @@ from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_
 
 @dataclass(frozen=True)
 class Second(TrainingFields):
-    """Fields that all three recipes have."""
+    """Fields that all three recipes share."""
 
     node_columns: int = option(20, 1, 1024, doc="columns that the node features are reduced to")
     opcode_columns: int = 12
@@ -97,12 +97,12 @@ def _log(fields: Second) -> dict[str, Any]:
 
 
 def preprocessing(fields: SecondLayout) -> Steps:
-    """Prune; of equal configs the fastest (training only); logarithms of node features."""
+    """Prune; keep the fastest of equal configs (training only); take logarithms of node features."""
     return [*choose(fields), _log(fields)]
 
 
 def tile_preprocessing(fields: SecondTile) -> Steps:
-    """Of equal configs the fastest (training only); logarithms of node features; configs as asked for."""
+    """Keep the fastest of equal configs (training only); take logarithms of node features; scale configs."""
     scaled = "standardize-configs" if fields.config_scale == "standard" else "scale-configs"
     configs = {"step": scaled, "columns": TILE_COLUMNS, "scale": "none"}
     return [{"step": "dedup", "keep": fields.dedup}, _log(fields), configs]
@@ -142,7 +142,7 @@ def steps(fields: Second, tile: bool = False) -> Steps:
 
 
 def differences(fields: Second) -> Steps:
-    """Hinge over pairs of a slate: those with an order, or all, of which there are C (C - 1) / 2."""
+    """Hinge over pairs of a slate: averaged over those with an order, or over all C (C - 1) / 2."""
     hinge = {"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-pairs"}
     if fields.pairs == "all":
         hinge |= {"reduction": "mean-all", "weight": 2 * fields.configs / (fields.configs - 1)}
@@ -157,7 +157,7 @@ def differences_and_errors(fields: Second) -> Steps:
 
 
 def groups(fields: Second) -> Steps:
-    """List the last layer, which has a weight decay of its own."""
+    """List the last layer, which has a separate weight decay."""
     return [{"match": "head.*", "weight_decay": fields.head_decay}]
 
 

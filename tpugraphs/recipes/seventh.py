@@ -1,24 +1,24 @@
 """Graph Segment Training (Cao et al. 2023), which the seventh place of the competition built on.
 
 ``seventh-gst`` scores a graph in segments of a thousand nodes, see :mod:`tpugraphs.training.segments`. So it
-trains on graphs as they are, not pruned, in the memory of one segment. The model of a segment is that of the
+trains on whole graphs, not pruned, in the memory of one segment. The model of a segment is that of the
 paper's code: standardised features, an opcode's embedding of length 1 at most, and the digits of the config
-as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over
-the nodes, divided by its length, and two linear layers. What an activation makes is divided by its length,
-too, which is GraphGym's default. The embedding is multiplied by one learnt scale,
-every digit by one of its own; they begin at 100.
+as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over the
+nodes, divided by its length, and two linear layers. Outputs of activations are also divided by their length,
+GraphGym's default. The embedding is multiplied by one learnt scale, every digit by a separate one; they begin
+at 100.
 
-The preset ``cpu`` has smaller scales to begin with and a higher learning rate; ``full`` is the code's: Adam
-with 5e-4 of every weight in its gradient, as GraphGym has it, a cosine, 32 graphs in a step, and no limit of
-gradients. :meth:`tpugraphs.Ranker.from_torch` reads its PyTorch weights (546,197); ``PUBLISHED`` are the
-names.
+The preset ``cpu`` has smaller initial scales and a higher learning rate; ``full`` is as in the code: Adam
+with 5e-4 of every weight added to its gradient, as in GraphGym, a cosine, 32 graphs in a step, and no
+gradient clipping. :meth:`tpugraphs.Ranker.from_torch` reads its PyTorch weights (546,197); ``PUBLISHED`` are
+the names.
 
-What differs: the segment that is trained counts for all that are not represented; in the code always for
-(P - 1) / 2 + 1 of P, and a score that was never stored counts as 0. The code stores and reads scores under
-the configs drawn for the last graph of a batch, whichever graph they are of; here every graph has its own. No
-batch is smaller than the others. Features are scaled by the training graphs, there by those of all splits.
-The learning rate falls with every step, there with every epoch. The bound of the embedding's rows is part of
-the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
+What differs: the trained segment counts for all segments without a stored score; in the code always for (P -
+1) / 2 + 1 of P, and a score that was never stored counts as 0. The code stores and reads the scores of all
+graphs of a batch under the configs drawn for the last one; here every graph has its own. No batch is smaller
+than the others. Features are scaled by the training graphs, there by all splits. The learning rate falls with
+every step, there with every epoch. The bound of the embedding's rows is part of the model, so gradients go
+through it; PyTorch's `max_norm` shortens the table itself.
 
 Compared with ``kaidic/GST`` at commit d19f412 (configs/tpugraphs.yaml), run with equal weights on the same
 graphs: scores of whole graphs and of graphs in segments are equal to 3e-7, loss and gradients of a graph in

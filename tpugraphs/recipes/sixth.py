@@ -1,30 +1,30 @@
 """The sixth place: GraphSAGE with instance norms, GIN for xla:default, GATv2 for tiles.
 
 ``sixth-layout``: an opcode embedding with rows of length 1 at most and the digits of a config as numbers
-join the node features; two linear layers and four GraphSAGE layers with a residual sum, each with an
-instance norm and GELU behind it; mean plus maximum over the nodes, scaled to length 1; a head.
-``sixth-gin`` has one linear layer and four of GIN without residual sums, of which the last two read the
-same; the head reads the sum of their means over the nodes. ``sixth-tile`` has GATv2 with self loops and no
-residual sums; the 24 numbers of a tile config join behind mean plus maximum, which are not scaled. Without
-the scales below these are 778,881, 714,369 and 783,489 parameters. Layouts are pruned to the nodes that
-consume, over up to five steps, what a configurable node makes.
+join the node features; two linear layers and four GraphSAGE layers with a residual sum, each followed by an
+instance norm and GELU; mean plus maximum over the nodes, scaled to length 1; a head. ``sixth-gin`` has one
+linear layer and four of GIN without residual sums, of which the last two read the same input; the head reads
+the sum of their means over the nodes. ``sixth-tile`` has GATv2 with self loops and no residual sums; the 24
+numbers of a tile config join after mean plus maximum, which are not scaled. Without the scales below these
+are 778,881, 714,369 and 783,489 parameters. Layouts are pruned to the nodes that consume the output of a
+configurable node, over up to five steps.
 
 Layouts are trained by the logistic loss of all pairs, tiles by ListMLE; the weights of layout models are
 averaged over the last part of the training (SWA). For xla:default the scores of ``sixth-layout`` and
-``sixth-gin`` were added, for xla:random the training began with the weights of an nlp collection. The
-default of 80 configs is that of nlp; xla:default had 32, xla:random 100. With the preset ``full`` a graph is
-visited in proportion to the whole slates in it (`graph_sampling`): as published, an epoch has each of them
-once, in random order.
+``sixth-gin`` were added, for xla:random the training began with the weights of an nlp collection. The default
+of 80 configs is that of nlp; xla:default had 32, xla:random 100. With the preset ``full`` a graph is visited
+in proportion to its number of full slates (`graph_sampling`): as published, an epoch takes each of them once,
+in random order.
 
 The head normalises every column over the configs of a slate (``late_norm="configs"``), so that a score
 depends on what else is scored. ``"layer"`` normalises each row by itself instead, as the preset ``cpu``
-does. What differs: mean and deviation of node features and tile configs were themselves trained; here a
-scale and a shift are, of numbers that are standardised (``trainable_scale``). The bound of the embedding's
-rows is part of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself. Mean
-and deviation are of the nodes that pruning keeps, there of all nodes. The products of the published training
-were in half precision. A fit counts visits of graphs, not epochs over all configs: as many steps as theirs
-are `steps` = epochs x slates of all graphs / 32. SWA averages weights of many steps, theirs those of
-checkpoints every tenth of an epoch.
+does. What differs: there mean and deviation of node features and tile configs were trained; here a scale and
+a shift of standardised numbers are (``trainable_scale``). The bound of the embedding's rows is part of the
+model, so gradients go through it; PyTorch's `max_norm` shortens the table itself. Mean and deviation are over
+the nodes that pruning keeps, there over all nodes. The products of the published training were in half
+precision. A fit counts visits of graphs, not epochs over all configs: for their number of steps set `steps` =
+epochs x slates of all graphs / 32. SWA averages weights of many steps, theirs averages checkpoints every
+tenth of an epoch.
 
 Compared with ``hengck23/solution-predict-ai-model-runtime`` at commit c9c5194, run with equal weights on the
 same graphs: scores, losses and gradients of all three models are equal to 7e-5.
@@ -118,7 +118,7 @@ def _norm_act(name: str, slot: str, out: str, act: str) -> Steps:
 
 
 def _inputs(fields: Sixth) -> Steps:
-    """From node features to `opcodes`: scaled features and the opcode's embedding."""
+    """List the steps from node features to `opcodes`: scaled features and the opcode's embedding."""
     scaled = [step("affine", "scale", ["node_feat"], "scaled")] if fields.trainable_scale else []
     slot = "scaled" if scaled else "node_feat"
     return [*scaled, opcodes(slot, OPCODE_ROWS, fields.opcode_columns, max_norm=1.0)]
@@ -237,7 +237,7 @@ PUBLISHED = (
     (r"head1\.weight", "late_mlp.3.weight"),
     (r"score\.(weight|bias)", r"predict.\1"),
 )
-# What features are scaled with, the 0 of GIN, and weights of norms, which the published code does not apply.
+# Scalers of features, the 0 of GIN, and weights of norms, which the published code does not apply.
 UNREAD = (
     r"(node|config)_feat_(mean|std)|gconv\.[0-9]+\.eps",
     r"(early_mlp\.[15]|late_mlp\.[14]|norm\.[0-9]+|gconv\.[0-9]+\.nn\.[14])\.(weight|bias)",
@@ -245,7 +245,7 @@ UNREAD = (
 
 
 def published_order(fields: Sixth, tile: bool = False) -> Order:
-    """Say where columns are in the published code: opcodes before features, tile numbers before nodes."""
+    """Return where columns are in the published code: opcodes before features, tile numbers before nodes."""
     opcode, end = fields.opcode_columns, fields.opcode_columns + NODE_COLUMNS
     columns = [*range(opcode, end), *range(opcode), *range(end, end + (0 if tile else DIGITS))]
     head = [*range(TILE_COLUMNS, TILE_COLUMNS + fields.width), *range(TILE_COLUMNS)]

@@ -1,20 +1,19 @@
 """The tenth place: graph transformers that meet the configs late, so that the graph is computed once.
 
-``tenth-layout``: blocks of linear attention over all nodes and of message passing (personalised
-propagation, APPNP), each behind a norm, see the graph alone. Then only configurable nodes stay, which the
-18 digits of their config join as numbers; a network over these, their mean, and a linear layer make scores
-("intermediate fusion"), so that a thousand configs cost little more than one. ``unit="gated"`` replaces the
-residual sums by gates, as in its best private submission; ``block="sage"`` is one of the other kinds of
-message passing that were tried. The preset ``cpu`` embeds the digits (`embed_digits`), which learnt better on
-made-up programs.
+``tenth-layout``: blocks of linear attention over all nodes and of message passing (personalised propagation,
+APPNP), each after a norm, see only the graph. Then only configurable nodes stay, joined by the 18 digits of
+their config as numbers; a network over these, their mean, and a linear layer make scores ("intermediate
+fusion"), so a thousand configs cost little more than one. ``unit="gated"`` replaces the residual sums by
+gates, as in its best private submission; ``block="sage"`` is one of the other kinds of message passing that
+were tried. The preset ``cpu`` embeds the digits (`embed_digits`), which learnt better on synthetic programs.
 
-``tenth-tile``: residual propagation, attention among the nodes of a kernel, and attention in which the
-configs ask and the nodes answer.
+``tenth-tile``: residual propagation, attention among the nodes of a kernel, and attention with configs as
+queries and nodes as keys and values.
 
 Node features are ln(3 + x), the loss is ListMLE over all configs of a slate. The write-up gives neither steps
-nor restart chance of APPNP: 10 and 0.1 here, as in the method's paper. Where norms stand, the depth of the
-small networks and the number of heads are choices made here, too. Written after the write-up: no code was
-compared.
+nor restart probability of APPNP: 10 and 0.1 here, as in the method's paper. The places of norms, the depth of
+the small networks and the number of heads are also chosen here. Written from the write-up, not compared with
+the authors' code.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OPCODE_ROWS = OPCODES + 1
 
 @dataclass(frozen=True)
 class Tenth(TrainingFields):
-    """What layout and tile have in common."""
+    """Fields that layout and tile recipes share."""
 
     opcode_columns: int = 32
     width: int = 256
@@ -81,7 +80,7 @@ def tile_preprocessing(fields: TenthTile) -> Steps:
 
 
 def _join(name: str, x: str, y: str, out: str, fields: Tenth) -> Steps:
-    """List x + y, or a gate between the two that both decide about."""
+    """List x + y, or a gate between the two, computed from both."""
     if fields.unit == "residual":
         return [step("add", f"{name}_join", [x, y], out)]
     return [
@@ -92,7 +91,7 @@ def _join(name: str, x: str, y: str, out: str, fields: Tenth) -> Steps:
 
 
 def _attend(name: str, x: str, out: str, fields: Tenth, op: str) -> Steps:
-    """Attention among the nodes, behind a norm."""
+    """List attention among the nodes, after a norm."""
     return [
         step("layer_norm", f"{name}_norm", [x], f"{name}_in"),
         step("linear", f"{name}_q", [f"{name}_in"], out=fields.width),
@@ -105,7 +104,7 @@ def _attend(name: str, x: str, out: str, fields: Tenth, op: str) -> Steps:
 
 
 def _pass(name: str, x: str, out: str, fields: Tenth) -> Steps:
-    """Message passing behind a norm."""
+    """List message passing, after a norm."""
     if fields.block == "sage":
         messages = [step("sage", f"{name}_sage", [f"{name}_in"], f"{name}_passed", out=fields.width,
                          direction=fields.direction)]  # fmt: skip
@@ -124,7 +123,7 @@ def _pass(name: str, x: str, out: str, fields: Tenth) -> Steps:
 
 
 def _nodes(fields: Tenth) -> Steps:
-    """From node features and opcodes to `h0`."""
+    """List the steps from node features and opcodes to `h0`."""
     return [
         opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
         step("linear", "first", ["opcodes"], "h0", out=fields.width),

@@ -1,12 +1,12 @@
 """The third place: positional encodings, two kinds of messages and linear attention side by side.
 
-Node features are logarithms, digits of sizes to the base 128, and shapes of both operands of convolutions
-and products. Random walks over the whole graph, with an extra node behind the outputs, give 128 columns
-of position, which have message passing of their own. Each of four blocks puts next to each other what a
-node is, what its producers and what its consumers send, and what linear attention sees of all nodes.
+Node features are logarithms, base-128 digits of sizes, and shapes of both operands of convolutions and
+products. Random walks over the whole graph, with an extra node after the outputs, give 128 positional columns
+with separate message passing. Each of four blocks concatenates the node itself, messages from its producers,
+messages from its consumers, and linear attention over all nodes.
 
-``variant`` says which nodes stay, as the three submissions had it: ``config-only`` (no edges),
-``config-1hop``, or ``merge``, where everything irrelevant is merged into few nodes (used for xla:default).
+``variant`` selects the nodes to keep, as in the three submissions: ``config-only`` (no edges),
+``config-1hop``, or ``merge``, which merges everything irrelevant into few nodes (used for xla:default).
 3,672,448 parameters as published, with 246 columns of node features. Of those, 30 are only in protocol
 buffers, not in the published .npz files. Graphs read with ``tg.load(path, extra=True)`` have them, and a fit
 on such graphs takes them (`program`); without them it is 3,657,088.
@@ -14,16 +14,16 @@ on such graphs takes them (`program`); without them it is 3,657,088.
 ``third-tile`` has the directed walks alone, four GraphSAGE layers, and a loss that is
 -1 / ln(2 + sum of the hinge) up to a constant. 224,641 parameters, as published.
 
-The published code averages messages against the edges by the sender's degree, by mistake, and merging takes
-their features from the neighbours of configurable nodes, which the write-up lets them keep. The preset
-``full`` does both as published (``degrees="published"``, ``neighbours="dummies"``), the preset ``cpu``
-neither. :meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights; ``PUBLISHED_LAYOUT`` and
+The published code averages messages against the edges by the sender's degree, by mistake, and merging removes
+the features of the neighbours of configurable nodes, which the write-up keeps. The preset ``full`` does both
+as published (``degrees="published"``, ``neighbours="dummies"``), the preset ``cpu`` neither.
+:meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights; ``PUBLISHED_LAYOUT`` and
 ``PUBLISHED_TILE`` are the names.
 
 What differs: the extra node has opcode 0, not 127, and shares it with what is unknown. The operands of a
-graph without the 30 columns are in the order of their numbers, and one that is read twice counts once. The
-best of all validated parameters are kept, there the last. An epoch has as many slates as there are graphs,
-there all lists of all graphs. The loss of tiles is above theirs by 1 / ln 2.
+graph without the 30 columns are ordered by node number, and one that is read twice counts once. The best
+validated parameters are kept, there the last. An epoch has one slate per graph, there all lists of all
+graphs. The loss of tiles exceeds theirs by 1 / ln 2.
 
 Compared with ``jafluri/kaggle_tpu_graph``, branch main at commit c03e864: from a protocol buffer to the
 scores of all three variants, with equal weights, nine programs of 3 to 3,163 nodes are equal to 5e-6. Branch
@@ -51,7 +51,7 @@ LOG_COLUMNS = (
     *range(21, 31), 37, 38, 39, 43, 44, 52, 53, 54, 59, 60, 68, 76, 84, *range(107, 113), *range(117, 125),
     126, 127, *range(129, 133),
 )  # fmt: skip
-# The same of tile graphs, where numbers may be negative: what is added to them first -> columns.
+# The same for tile graphs, where numbers may be negative: constant to add first -> columns.
 TILE_LOG_COLUMNS = (
     (1, (*range(21, 29), 30, 37, 38, 39, *range(43, 47), *range(51, 56), 59, 60, 63, 68, 76, 77, 78, 83, 84,
          *range(107, 112), *range(117, 127), 129, 130, 132)),
@@ -64,7 +64,7 @@ TILE_LOG_COLUMNS = (
 
 @dataclass(frozen=True)
 class ThirdFields(TrainingFields):
-    """What layout and tile have in common."""
+    """Fields that layout and tile recipes share."""
 
     opcode_columns: int = 128
     directed_steps: int = option(16, 1, 1024, doc="steps of the walks along edges")
@@ -142,7 +142,7 @@ def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, ac
     The published names of W1 and W2 are "in" and "out".
     """
     how: dict[str, Any] = {}
-    if fields.degrees == "published":  # where edges are there twice: in the variant merge
+    if fields.degrees == "published":  # edges occur twice in the variant merge
         how = {"kind": "share", "eps": 0.5 if fields.variant == "merge" else 1.0}
     return [
         step("linear", f"{name}_self", [x], out=out),
@@ -158,7 +158,7 @@ def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, ac
 
 
 def _attention(name: str, x: str, out: int, keys: int) -> Steps:
-    """Linear attention without a normaliser, as published under the name of Linformer."""
+    """List linear attention without a normaliser, published under the name of Linformer."""
     return [
         step("linear", f"{name}_q", [x], out=keys),
         step("linear", f"{name}_k", [x], out=keys),
@@ -168,7 +168,7 @@ def _attention(name: str, x: str, out: int, keys: int) -> Steps:
 
 
 def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
-    """List the steps of the layout model; whether it reads columns of programs follows from the sizes."""
+    """List the steps of the layout model; `sizes` decide whether it reads columns of programs."""
     walks = fields.directed_steps + fields.undirected_steps - 1
     program = fields.program or (sizes is not None and sizes.node == WITH_PROGRAM + walks)
     features = WITH_PROGRAM if program else WITHOUT_PROGRAM
@@ -277,7 +277,7 @@ PUBLISHED_TILE = (
 
 
 def tile_order(fields: ThirdTile) -> Order:
-    """Say where things are in the published code: opcodes before features, that of the extra node last."""
+    """Return where columns are in the published code: opcodes first, with the extra node's at the end."""
     opcode, features = fields.opcode_columns, NODE_COLUMNS + fields.directed_steps
     end = opcode + features
     return _order([*range(opcode, end), *range(opcode), *range(end, end + TILE_COLUMNS)])
@@ -304,13 +304,13 @@ PUBLISHED_LAYOUT = (
 
 
 def layout_order(fields: ThirdLayout) -> Order:
-    """Say where things are in the published code: as in that of tiles."""
+    """Return where columns are in the published code, as for tiles."""
     opcode, features = fields.opcode_columns, WITH_PROGRAM if fields.program else WITHOUT_PROGRAM
     return _order([*range(opcode, opcode + features + DIGITS), *range(opcode)])
 
 
 def _order(columns: list[int]) -> Order:
-    """Of the first layer, `columns`; of opcodes that of the extra node, 0 here and the last one there."""
+    """Return `columns` of the first layer and rows of opcodes: the extra node's is 0 here, the last there."""
     rows = [OPCODE_ROWS - 1, *range(1, OPCODE_ROWS - 1), 0]
     return {"opcodes.weight": {"rows": rows}, "first.weight": {"columns": columns}}
 

@@ -1,8 +1,8 @@
-"""The kernels as autograd functions of PyTorch, and graphs as those of PyTorch Geometric (extra ``[torch]``).
+"""The kernels as PyTorch autograd functions, and graphs for PyTorch Geometric (extra ``[torch]``).
 
 Every op of `tpugraphs.kernels` that has gradients and every loss is here under the same name, with the same
-arguments but ``out``, for tensors in place of arrays. A loss returns its value alone, a tensor without
-dimensions.
+arguments except ``out``, for tensors instead of arrays. A loss returns only its value, a 0-dimensional
+tensor.
 
 >>> import torch
 >>> import tpugraphs as tg
@@ -11,32 +11,31 @@ dimensions.
 >>> scores.grad
 tensor([-0.2222,  0.2222,  0.0000])
 
-A loss of your own, written in PyTorch, trains a ranker of the package: see `as_loss`.
+A custom loss written in PyTorch can train a ranker of the package: see `as_loss`.
 
 What is copied
-    Float32 tensors of the CPU that are C-contiguous are read in place, and so are whole numbers; results are
-    tensors over the memory that the kernel wrote. A float tensor of another dtype, or one that is not
-    contiguous, is copied to contiguous float32: once in the forward and once more in the backward pass, which
-    keeps no copy in between. So all sums are those of float32, whatever the dtype: ``gradcheck`` of float64
-    tensors sees rounding to float32.
+    C-contiguous float32 tensors on the CPU are read in place, as are whole numbers; results are tensors over
+    the memory that the kernel wrote. A float tensor of another dtype, or one that is not contiguous, is
+    copied to contiguous float32: once in the forward and once more in the backward pass, which keeps no copy
+    in between. So all sums are in float32, whatever the dtype: ``gradcheck`` of float64 tensors sees rounding
+    to float32.
 What comes back
-    The result of an op has the dtype that its float tensors have together (`torch.promote_types`), a loss
-    that of the scores, and each gradient that of its tensor. Whole numbers are never converted: the error
-    says which dtype is expected. Loss `values` are read as float64, `runtimes` as they are.
+    The result of an op has the common dtype of its float tensors (`torch.promote_types`), a loss that of the
+    scores, and each gradient that of its tensor. Whole numbers are never converted: the error names the
+    expected dtype. Loss `values` are read as float64, `runtimes` as they are.
 Gradients
-    They are made for the tensors that require them. Graph arrays and targets of losses have none: a float
-    tensor that requires one is refused there. There are no second derivatives, and no forward mode.
-    Inputs are kept by ``save_for_backward``: a change in place is noticed, hooks for saved tensors see them.
+    They are computed for the tensors that require them. Graph arrays and targets of losses have none: a float
+    tensor there that requires one is refused. There are no second derivatives and no forward mode. Inputs are
+    kept by ``save_for_backward``: changes in place are noticed, and hooks for saved tensors see them.
 Threads
     Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads. Where PyTorch uses the same OpenMP
     library, both share one pool of threads, and ``torch.set_num_threads`` limits ours.
 
 Edges
-    ``edge_index`` is always (2, E) here, as in PyTorch Geometric, in `from_pyg` too: sources and targets.
-    In `tpugraphs.kernels` and in graphs it is (E, 2), which is refused here, unless E is 2 and nobody can
-    tell.
+    ``edge_index`` is always (2, E) here, sources and targets, as in PyTorch Geometric; also in `from_pyg`. In
+    `tpugraphs.kernels` and in graphs it is (E, 2), which is refused here, except that E = 2 is ambiguous.
 
-Tensors whose memory the CPU cannot read are refused (`ConfigError`): those of another device, sparse, nested,
+Tensors whose memory the CPU cannot read are refused (`ConfigError`): those on another device, sparse, nested,
 quantised and fake ones, those within ``torch.vmap``, and those whose storage was freed. Wrong shapes are a
 `ShapeError`.
 """

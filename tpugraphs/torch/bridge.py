@@ -1,4 +1,4 @@
-"""Functions of tensors, made from those of `tpugraphs.kernels`: a new op or loss of the core is one, too."""
+"""Functions of tensors, made from `tpugraphs.kernels`: new ops and losses of the core are included."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tpugraphs.system.words import counted
 __all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
 
 OPS = tuple(name for name in kernels.__all__ if f"{name}_backward" in kernels.__all__)
-"""Names of the ops: those of `tpugraphs.kernels` that have gradients."""
+"""Names of the ops of `tpugraphs.kernels` that have gradients."""
 LOSSES = ("weighted_sum", *(loss["name"] for loss in _core.losses()))
 """Names of the losses."""
 
@@ -31,26 +31,26 @@ Slot = tuple[str, int | None]  # an argument, and the place in it if it is a seq
 Pair = tuple[Callable[..., Array], Callable[..., Mapping[str, Any]]]  # an op and its gradients, of arrays
 SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
 NO_DTYPES: Mapping[str, tuple[Any, ...]] = {}
-# Dtypes that arguments of losses may have if these are not SINGLE; others are converted to the first.
+# Dtypes allowed for arguments of losses, if not SINGLE; others are converted to the first.
 _OF_LOSSES = {"runtimes": SINGLE + DOUBLE, "values": DOUBLE}
 
 
 def as_array(name: str, tensor: Any, dtypes: tuple[Any, ...] = SINGLE) -> Array:
-    """Return a C-contiguous array of a tensor: over its memory, or a copy if dtype or strides ask for one.
+    """Return a C-contiguous array of a tensor: over its memory, or a copy if dtype or strides require one.
 
     Parameters
     ----------
     name : str
-        Of the argument, for errors.
+        Name of the argument, for errors.
     tensor : torch.Tensor
     dtypes : tuple of torch.dtype
-        What floats may be; others are converted to the first of them. Whole numbers stay as they are.
+        Allowed float dtypes; others are converted to the first. Whole numbers stay as they are.
 
     Raises
     ------
     ConfigError
-        A tensor that has no plain memory of the CPU: of another device, sparse, nested or quantised, one of a
-        transform or a fake one, or one whose storage was freed.
+        A tensor without plain CPU memory: on another device, sparse, nested, quantised, fake, within a
+        transform, or with freed storage.
     """
     if found := _unreadable(name, tensor):
         raise ConfigError(f"{name}: expected {found}")
@@ -65,7 +65,7 @@ def as_array(name: str, tensor: Any, dtypes: tuple[Any, ...] = SINGLE) -> Array:
 
 
 def _unreadable(name: str, tensor: Any) -> str:
-    """Return what is expected of a tensor, found, and to do, if its memory cannot be read; else nothing."""
+    """Return what was expected and found, and what to do, if the memory cannot be read; else nothing."""
     if tensor.device.type != "cpu":
         return f"a tensor on the CPU, where the kernels run, found one on {tensor.device}; pass {name}.cpu()"
     if tensor.is_nested:
@@ -75,7 +75,7 @@ def _unreadable(name: str, tensor: Any) -> str:
         return f"a dense tensor, found {tensor.layout}; pass {dense}"
     if tensor.is_quantized:
         return f"plain numbers, found a quantised tensor; pass {name}.dequantize()"
-    plain = getattr(tensor, "as_tensor", lambda: tensor)()  # an EdgeIndex of PyG keeps its numbers in another
+    plain = getattr(tensor, "as_tensor", lambda: tensor)()  # PyG's EdgeIndex wraps another tensor
     try:
         storage = plain.untyped_storage()
         real = storage.device.type == "cpu" and (plain._is_zerotensor() or storage.data_ptr() >= 0)
@@ -99,7 +99,7 @@ def by_edge(edges: Any) -> Array:
     Raises
     ------
     ShapeError
-        Not two rows; (E, 2) is not guessed at, as both are the same shape when E is 2.
+        Not two rows. (E, 2) is not accepted, as both shapes are the same for E = 2.
     """
     shape = getattr(edges, "shape", type(edges).__name__)
     if len(shape) != 2 or shape[0] != 2:
@@ -110,7 +110,7 @@ def by_edge(edges: Any) -> Array:
 
 
 def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[Any]]:
-    """Return the arguments that are not tensors, and those that are, with what they are called."""
+    """Return the arguments that are not tensors, and those that are, with their names."""
     plain: dict[str, Any] = {}
     slots: list[Slot] = []
     tensors: list[Any] = []
@@ -133,7 +133,7 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[
 def _arrays(
     slots: Iterable[Slot], tensors: Iterable[Any], dtypes: Mapping[str, tuple[Any, ...]] = NO_DTYPES
 ) -> dict[str, Any]:
-    """Return the arrays of tensors by argument, sequences put together again."""
+    """Return the arrays of tensors by argument, with sequences put together again."""
     given: dict[str, Any] = {}
     for (name, place), tensor in zip(slots, tensors, strict=True):
         array = as_array(name, tensor, dtypes.get(name, SINGLE))
@@ -146,7 +146,7 @@ def _arrays(
 
 
 class _Function(torch.autograd.Function):  # type: ignore[misc]
-    """What the functions below have in common: no transforms but first derivatives."""
+    """Common base of the functions below: no transforms except first derivatives."""
 
     @staticmethod
     def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
@@ -159,7 +159,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Once(_Function):
-    """Gradients that `function` makes of tensors; to differentiate them again raises ConfigError."""
+    """Gradients that `function` computes; differentiating them again raises ConfigError."""
 
     @staticmethod
     def forward(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
@@ -184,7 +184,7 @@ def _once(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) ->
 
 
 class _Op(_Function):
-    """One call of an op: `plain` are the arguments that are not tensors, `slots` say which ones these are."""
+    """One call of an op: `plain` are the arguments that are not tensors, `slots` name the tensors."""
 
     @staticmethod
     def forward(pair: Pair, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
@@ -216,7 +216,7 @@ class _Op(_Function):
 
 
 class _Loss(_Function):
-    """One call of a loss, which gives value and gradient together; the first tensor are the scores."""
+    """One call of a loss, which returns value and gradient together; the first tensor is the scores."""
 
     @staticmethod
     def forward(name: str, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> tuple[Any, Any]:
@@ -240,17 +240,17 @@ class _Loss(_Function):
         return None, None, None, *_once(ctx.name, product, dloss, gradient, scores), *ctx.others
 
 
-# What the loss of arrays returns.
+# Return section of a loss over arrays.
 _PAIR = re.compile(r"^loss : float\ndscores : .*(?:\n    .*)*", re.M)
 
 
 def _face(
     name: str, of: Callable[..., Any], apply: Callable[..., Any], without_gradient: Callable[[str], bool]
 ) -> Callable[..., Any]:
-    """Make a function of tensors out of that of arrays.
+    """Make a function of tensors from one of arrays.
 
-    `apply` takes the arguments that are not tensors, slots and tensors; `without_gradient` says of which
-    arguments a gradient is refused.
+    `apply` takes the arguments that are not tensors, slots and tensors; `without_gradient` names arguments
+    whose gradient is refused.
     """
     parameters = dict(inspect.signature(of).parameters)
     parameters.pop("result", None) or parameters.pop("out", None)
@@ -262,12 +262,12 @@ def _face(
         Raises
         ------
         ConfigError
-            Tensors of another device or layout, or something else among tensors.
+            Tensors on another device or of another layout, or a non-tensor among tensors.
 
         Notes
         -----
-        Takes tensors of any strides and float dtype in place of arrays, and no ``out``; see `tpugraphs.torch`
-        for what is copied and what is returned.
+        Takes tensors of any strides and float dtype instead of arrays, and no ``out``; `tpugraphs.torch`
+        lists what is copied and what is returned.
         """
         plain, slots, tensors = _sorted({key: given[key] for key in parameters})
         if "edge_index" in plain:
@@ -280,14 +280,14 @@ def _face(
 
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")
-    doc += (inspect.getdoc(run) or "").partition("------")[2]  # behind the errors, which all have
+    doc += (inspect.getdoc(run) or "").partition("------")[2]  # after the errors, which all have
     return made(run, of.__name__, doc, signature, "tpugraphs.torch")
 
 
 def op_function(
     name: str, forward: Callable[..., Array], backward: Callable[..., Mapping[str, Any]]
 ) -> Callable[..., Any]:
-    """Make a function of tensors out of the two functions of arrays that an op has."""
+    """Make a function of tensors from the two functions of arrays of an op."""
 
     def apply(*given: Any) -> Any:
         return _Op.apply((forward, backward), *given)
@@ -296,7 +296,7 @@ def op_function(
 
 
 def loss_function(name: str) -> Callable[..., Any]:
-    """Make a function of tensors out of the function of arrays that a loss has."""
+    """Make a function of tensors from the function of arrays of a loss."""
 
     def apply(plain: dict[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
         if "scores" in plain:
@@ -308,11 +308,11 @@ def loss_function(name: str) -> Callable[..., Any]:
 
 
 def faces() -> dict[str, Callable[..., Any]]:
-    """Make the function of every op and loss by its name."""
+    """Return the functions of all ops and losses by name."""
     ops = {name: op_function(name, *(getattr(kernels, name + s) for s in ("", "_backward"))) for name in OPS}
     return ops | {name: loss_function(name) for name in LOSSES}
 
 
 _FUNCTIONS: tuple[Any, ...] = (_Op, _Loss)
-for _function in _FUNCTIONS:  # `apply` asks for it in every call
+for _function in _FUNCTIONS:  # `apply` looks it up in every call
     _function.forward.__signature__ = inspect.signature(_function.forward)

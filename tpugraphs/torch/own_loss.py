@@ -42,7 +42,7 @@ def _value_and_gradient(
 
 
 def as_loss(function: Callable[..., Any]) -> Loss:
-    """Make a loss for recipes out of a function of tensors, whose gradient PyTorch finds (extra ``[torch]``).
+    """Make a loss for recipes from a function of tensors; PyTorch computes its gradient (extra ``[torch]``).
 
     >>> import tpugraphs as tg
     >>> def squares(scores, runtimes, lists):
@@ -54,27 +54,28 @@ def as_loss(function: Callable[..., Any]) -> Loss:
     Parameters
     ----------
     function : callable
-        ``function(scores, runtimes, lists)``: tensors (E,) float32, smaller is faster, (E,) float64 in
-        nanoseconds or the unit of the schema, of tile graphs normalised, and (B+1,) int64: list i is
+        ``function(scores, runtimes, lists)``: tensors (E,) float32, smaller is faster; (E,) float64 in
+        nanoseconds or the unit of the schema, normalised for tile graphs; and (B+1,) int64: list i is
         ``scores[lists[i]:lists[i + 1]]``. It returns the loss, a float tensor of one number that depends on
-        the scores. It is differentiated once, whatever its dtype; float64 is rounded to float32 last.
+        the scores. It is differentiated once, whatever its dtype; float64 is rounded to float32 at the end.
 
     Returns
     -------
     callable
-        What the field ``loss`` of a recipe and its terms take: ``loss(scores, runtimes, lists)`` of arrays
-        returns value and gradient. In files it has the name of `function`; it can be pickled if that can.
+        A loss for the field ``loss`` of a recipe or one of its terms: ``loss(scores, runtimes, lists)`` over
+        arrays returns value and gradient. In files it has the name of `function`; it can be pickled if
+        `function` can.
 
     Raises
     ------
     ConfigError
-        `function` cannot be called; later, in training: it returned anything else.
+        `function` is not callable; later, in training: it returned anything else.
     """
     if not callable(function):
         raise ConfigError(f"as_loss: expected a function of tensors, got {type(function).__name__}")
     name = plain_name(function)
     if isinstance(function, torch.nn.Module):
-        function = function.forward  # its code and numbers stand in digests
+        function = function.forward  # its code and numbers go into digests
     loss: Any = functools.partial(_value_and_gradient, function)
     loss.__qualname__, loss.__wrapped__ = name, function
     return loss  # type: ignore[no-any-return]

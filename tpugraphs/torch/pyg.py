@@ -18,8 +18,8 @@ from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
 __all__ = ["from_pyg", "to_pyg"]
 
 _KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
-# Arguments of graphs, and what their arrays are called in a Data; all others are called the same. A name with
-# "index" in it holds numbers of nodes, which a Batch of several graphs counts on.
+# Arguments of graphs -> names of their arrays in a Data, where they differ. Arrays with "index" in their name
+# hold node numbers, which a Batch of several graphs offsets.
 _NAMES = {
     "node_feat": "x",
     "node_config_ids": "config_node_index",
@@ -53,7 +53,7 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
     ----------
     graph : Graph
     configs : slice, bool (C,) or int (n,), optional
-        Only these configs, as for :meth:`tpugraphs.Graph.select`. Of a pack only these are read.
+        Only these configs, as for :meth:`tpugraphs.Graph.select`. From a pack only these are read.
 
     Returns
     -------
@@ -79,11 +79,11 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
     A `torch_geometric.data.Batch` joins nodes, edges and configs of several graphs, and numbers the nodes of
     ``edge_index`` and ``config_node_index`` accordingly. Graphs with digits then need equally many configs.
     The runtime of a config that failed is NaN, or 0 among whole numbers: ``to_pyg(graph, graph.ran)`` leaves
-    those out. For a loss the configs of a graph are a list, from one of the ``offsets`` to the next:
+    these configs out. For a loss the configs of a graph are a list; its ``offsets`` are
     ``torch.cat([torch.zeros(1, dtype=torch.int64), batch.num_configs.cumsum(0)])``.
 
-    Edges are as published: a node of row 0 uses the output of that of row 1, so messages of PyG's layers flow
-    from users to operands. ``data.edge_index.flip(0)`` turns them round.
+    Edges are as published: the node in row 0 uses the output of the one in row 1, so messages of PyG's layers
+    flow from users to operands. ``data.edge_index.flip(0)`` reverses them.
     """
     data_class = _data_class()
     if not isinstance(graph, Graph):
@@ -112,7 +112,7 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
 
 
 def _padded(text: NDArray[np.uint8], graph: Graph) -> NDArray[np.uint8]:
-    """Return the text with spaces behind, so that no method of PyG takes it for rows of nodes or edges."""
+    """Return the text padded with spaces, so that PyG does not take it for rows of nodes or edges."""
     spaces = next(n for n in range(3) if len(text) + n not in (graph.num_nodes, graph.num_edges))
     return np.append(text, np.full(spaces, ord(" "), np.uint8))
 
@@ -122,7 +122,7 @@ def _array(name: str, value: Any) -> Any:
 
 
 def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Put an array of a Data into the shape that the graph has."""
+    """Return an array of a Data in the shape that graphs have."""
     dimensions = {"edge_index": 2, "node_config_feat": 3}.get(field)
     if dimensions is not None and (array.ndim != dimensions or (dimensions == 2 and len(array) != 2)):
         expected = "shape (2, E)" if dimensions == 2 else "shape (K, C, D)"
@@ -136,18 +136,18 @@ def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_pyg(data: Any, **fields: Any) -> Graph:
-    """Make a graph of a `torch_geometric.data.Data`: one of :func:`to_pyg`, or any other; extra ``[pyg]``.
+    """Make a graph from a `torch_geometric.data.Data`, of :func:`to_pyg` or any other; extra ``[pyg]``.
 
-    Arrays are copied. Float features are rounded to float32 and checked, as all that a graph is made of.
+    Arrays are copied. Float features are rounded to float32; everything is checked.
 
     Parameters
     ----------
     data : torch_geometric.data.Data
-        The fields that :func:`to_pyg` makes are read, as far as it has them; others are ignored. Without
-        ``kind`` the result is a :class:`Graph` of any schema.
+        Fields with the names of :func:`to_pyg` are read; others are ignored. Without ``kind`` the result is a
+        :class:`Graph` of any schema.
     **fields
-        Arguments of the graph's class, tensors or arrays, in place of what `data` has: ``from_pyg(data,
-        runtime=data.y)``. ``edge_index`` is (2, E) here too, all others have the shapes of the class.
+        Arguments of the graph's class, tensors or arrays, that replace fields of `data`: ``from_pyg(data,
+        runtime=data.y)``. ``edge_index`` is also (2, E) here, all others have the shapes of the class.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
     ConfigError
         `data` is not a Data, or a batch of several; a tensor on another device; an unknown ``kind``.
     DataError
-        A tensor that the graph needs is missing, or is something else; it is named.
+        A tensor that the graph needs is missing or is no tensor; the message names it.
     ImportError
         PyTorch Geometric is not installed.
     """
@@ -169,9 +169,9 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         text = f"from_pyg: expected one graph, found a batch of {data.num_graphs}"
         raise ConfigError(f"{text}; use data.to_data_list()")
     kind = data["kind"] if "kind" in data else Graph.kind
-    if kind not in tuple(_KINDS):  # compared, not looked up: it may be anything, a list of a batch too
+    if kind not in tuple(_KINDS):  # compared, not looked up: it may be anything, even the list of a batch
         raise ConfigError(f"from_pyg: kind: expected {', '.join(_KINDS)}, found {kind!r}; leave it out")
-    skipped = "config_runtime" if kind == Graph.kind else "runtime"  # what the class does not call it
+    skipped = "config_runtime" if kind == Graph.kind else "runtime"  # not a name in the class
     given: dict[str, Any] = {text: data[text] for text in _TEXTS if text in data}
     for field in _FIELDS:
         name = _NAMES.get(field, field)
@@ -179,7 +179,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
             given[field] = _ours(field, name, np.asarray(_array(name, data[name])))
     if kind == Graph.kind and "schema" in data:
         text = data["schema"]
-        if isinstance(text, str):  # as earlier versions wrote it
+        if isinstance(text, str):  # from earlier versions
             text = torch.tensor(list(text.encode()), dtype=torch.uint8)
         if not isinstance(text, torch.Tensor):
             raise DataError.of("schema", "what to_pyg wrote", f"{type(text).__name__}", "leave it out")

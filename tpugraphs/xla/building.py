@@ -38,7 +38,7 @@ def build(
 ) -> Path:
     """Measure the programs of the zoo, one file each, in ``root/SPACE/xla/PLATFORM/SPLIT``.
 
-    Repeat an interrupted call to continue it: no program is measured twice. A program that cannot be measured
+    Repeat an interrupted call to resume it: no program is measured twice. A program that cannot be measured
     is reported and left out. The data sheet ``README.md`` describes all graphs of the collection.
 
     Parameters
@@ -46,7 +46,7 @@ def build(
     root : path
         Folder for :func:`tpugraphs.open_collection`.
     space : str
-        As for :func:`tpugraphs.xla.collect`. Constraints make a collection that is called ``layout``.
+        As for :func:`tpugraphs.xla.collect`. With ``"constraint"`` the collection is called ``layout``.
     only : iterable of str
         Families to measure; by default all.
     sizes : int, optional
@@ -68,7 +68,7 @@ def build(
     DataError
         No program could be measured.
     KeyboardInterrupt
-        After Ctrl-C. Programs that are done and finished rounds are kept.
+        Ctrl-C. Finished programs and rounds are kept.
     """
     row = SPACES[check_choice("space", space, SPACES)]
     folder = Path(absolute(root), row.collection or space, "xla", jax.default_backend())
@@ -137,7 +137,7 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
 
 
 def _settings(graphs: Sequence[Graph]) -> list[str]:
-    """Describe where and how graphs were measured, with all values of what differs between them."""
+    """Describe where and how graphs were measured, with all values of settings that differ between them."""
     values: dict[str, set[str]] = {}
     failed: Counter[str] = Counter()
     for graph in graphs:

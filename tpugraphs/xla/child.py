@@ -22,8 +22,8 @@ from tpugraphs.errors import Error
 
 __all__ = ["Child", "ChildError"]
 
-_FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM that say why
-_START = 120.0  # seconds that a child may take at least to import JAX and to read arguments
+_FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM with the reason
+_START = 120.0  # seconds that a child always has to import JAX and read arguments
 
 
 class ChildError(Error):
@@ -31,7 +31,7 @@ class ChildError(Error):
 
 
 class Child:
-    """A child process with its folder of programs; the first request starts it. Use it in a ``with`` block.
+    """A child process with a folder of programs; the first request starts it. Use it in a ``with`` block.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Child:
     Attributes
     ----------
     device : dict of str to str or int
-        Where it runs: platform, device, cores, threads, versions.
+        Its platform, device, cores, threads, versions.
     programs : set of str
-        Hashes of what the running process has compiled; empty when it has just been started.
+        Hashes of the programs compiled in the running process; empty after its start.
     """
 
     def __init__(self, arguments: list[Any], timeout: float) -> None:
@@ -75,7 +75,7 @@ class Child:
         self._folder.cleanup()
 
     def kill(self) -> None:
-        """End the process; compiled programs are gone with it."""
+        """End the process, and lose its compiled programs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -84,7 +84,7 @@ class Child:
         self.programs.clear()
 
     def add(self, key: str, make: Callable[[], bytes]) -> None:
-        """Store a program under a name, unless one is: `make` writes it as :mod:`jax.export` does."""
+        """Store a program under a name unless it exists: `make` writes it as :mod:`jax.export` does."""
         if key not in self._modules:
             path = self._file(f"module_{len(self._modules)}.bin")
             path.write_bytes(make())
@@ -93,7 +93,7 @@ class Child:
     def compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
         """Compile, run and check a candidate: ``hash``, ``seconds`` and ``deviation`` from the first one.
 
-        A new process gets the first one before any other: without it there is nothing to compare with.
+        A new process compiles the first one before any other, to have outputs to compare with.
         """
         self._first = self._first or (key, options)
         if not self.programs and (key, options) != self._first:
@@ -107,7 +107,7 @@ class Child:
         return answer
 
     def dump(self, key: str) -> tuple[Path, Path]:
-        """Write the program before layout assignment, and the optimised one; their files."""
+        """Write the program before layout assignment, and the optimised one; return both files."""
         self._load(key)
         folder = tempfile.mkdtemp(dir=self._folder.name)
         answer = self.ask("dump", key=key, folder=folder)
@@ -134,7 +134,8 @@ class Child:
 
     def _start(self) -> None:
         self._pending = b""
-        # -P, and "" spelled out: what the parent imports, in its order, and nothing else from this folder.
+        # -P, and "" made explicit: import what the parent imports, in its order, and nothing else from this
+        # folder.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         log = self._file("stderr.txt").open("wb")
         with log:
@@ -144,7 +145,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": paths},
-                start_new_session=True,  # Ctrl-C is for the parent alone
+                start_new_session=True,  # only the parent handles Ctrl-C
             )
         limit = max(_START, self.timeout)
         hello = {"x64": bool(jax.config.jax_enable_x64), "platforms": jax.config.jax_platforms}
@@ -152,7 +153,7 @@ class Child:
             self.device = self._request({"do": "hello", **hello}, limit)
             self._request({"do": "arguments", "path": str(self._file("arguments.npz"))}, limit)
         except ChildError as error:
-            self.kill()  # without arguments it is of no use
+            self.kill()  # useless without arguments
             raise ChildError(f"the process for XLA could not be started: {error}") from None
 
     def _request(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -182,7 +183,7 @@ class Child:
         return answer
 
     def _ended(self, do: str) -> ChildError:
-        """Say how the child ended."""
+        """Return an error that says how the child ended."""
         assert self._process is not None
         code = self._process.wait()
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

@@ -42,7 +42,7 @@ from tpugraphs.xla.work import COLUMNS
 
 __all__ = ["candidates", "collect"]
 
-_LEAST_ROUNDS = 2  # one shows no noise
+_LEAST_ROUNDS = 2  # noise needs two
 _NS = 1e9
 _DIGITS = 4  # significant digits of a time: noise is in the second or third
 _SUFFIXES = (".npz", ".tgpack")
@@ -82,48 +82,47 @@ def collect(
     """Compile a function in many ways, check and time each, and return the graph with its runtimes.
 
     Everything is compiled and run in a child process. Candidates that compile to the same program share one
-    measurement. The others take turns, in a new order every time, so that other load on the machine affects
-    all of them alike. The fastest round counts.
+    measurement. Programs take turns, in a new order every time, so that other load on the machine affects all
+    of them alike. The fastest round counts.
 
     Parameters
     ----------
     fn : callable
         A function of JAX, ``jax.jit`` or not.
     *args : pytree of arrays
-        Its arguments. Their values are used: outputs are compared. The child has copies of them on its
-        default device, wherever the arrays themselves are. Other leaves (numbers, None) are constants.
+        Its arguments. Their values matter: outputs are compared. The child gets copies on its default device,
+        wherever the arrays are. Other leaves (numbers, None) are constants.
     space : {"options", "transpose", "constraint", "combined"}
-        What to vary. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
-        transpositions in the program. ``"constraint"``: layouts that the compiler must use; it copies where
-        it would choose others. ``"combined"``: options and transpositions.
+        What to vary. ``"options"``: compiler options. ``"transpose"``: layouts of values, as transpositions
+        in the program. ``"constraint"``: layouts that the compiler must use; it inserts copies where it would
+        choose others. ``"combined"``: options and transpositions.
     n_configs : int
-        Configs to draw, 2 or more. There are fewer if the space is smaller.
+        Number of configs to draw, 2 or more; fewer if the space is smaller.
     configs : Graph, optional
-        Measure these instead, from an earlier call for the same program and space: the best ones, for
-        example, ``configs=measured.select(measured.runtime.argsort()[:8])``. They follow the default.
+        Measure these instead, from an earlier call for the same program and space, for example the best ones:
+        ``configs=measured.select(measured.runtime.argsort()[:8])``. They follow the default.
     rounds : int
         Measurements of each config, 2 or more.
     passes : int
-        How often a round goes through all configs, 1 or more. The fastest time of a config counts. Passes
-        are far apart, which on a busy machine is better than many runs in a row.
+        How often a round goes through all configs, 1 or more. The fastest time of a config counts. On a busy
+        machine, passes, which are far apart, are better than many runs in a row.
     seed : int
-        0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
+        Seed, 0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
         program.
     name : str, optional
         Name of the graph, by default that of the function.
     out : path, optional
-        File for the graph (``.npz`` or ``.tgpack``). Rounds that are done are kept next to it, in
-        ``OUT.journal``, until the graph is written: the same call then continues after the last of them.
-        If the file holds this very measurement, of as many rounds or more, it is returned; another graph in
-        it is replaced.
+        File for the graph (``.npz`` or ``.tgpack``). Finished rounds are kept next to it, in ``OUT.journal``,
+        until the graph is written, so the same call resumes after the last one. If the file already holds
+        this measurement with as many rounds or more, it is returned; any other graph in it is replaced.
     tolerance : float
-        Largest relative L2 error of an output, compared with that of the default. Whole numbers must be
-        equal. A config beyond it is invalid, however fast.
+        Largest relative L2 error of an output, compared with the default's. Whole numbers must be equal. A
+        config with a larger error is invalid, however fast.
     least : float
-        Seconds: short programs run several times in a round, up to 32 times, and the fastest run counts.
+        Seconds to fill: short programs run several times in a round, up to 32 times; the fastest run counts.
     timeout : float
-        Seconds that compiling a config and running it once may take, and that timing it in a round may take.
-        One that takes longer is invalid.
+        Seconds allowed for compiling a config and running it once, and for timing it in a round. A config
+        that takes longer is invalid.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -139,15 +138,15 @@ def collect(
     ------
     ConfigError
         A parameter out of range, a function that cannot be traced or exported, arguments without values, or
-        rounds next to `out` that another process is adding to, or that are of another measurement.
+        rounds next to `out` that are of another measurement or in use by another process.
     DataError
-        The rounds next to `out` are damaged; names the line.
+        The rounds next to `out` are damaged; the message names the line.
     Error
-        The default cannot be compiled and run, or there is nothing in it to lay out.
+        The default cannot be compiled and run, or it has no layouts to choose.
     OSError
         `out` cannot be written.
     KeyboardInterrupt
-        Before two rounds are done. After that Ctrl-C ends with what was measured.
+        Ctrl-C before two rounds are done. After that, it ends the call with what was measured.
 
     Warns
     -----
@@ -214,8 +213,8 @@ def candidates(
     Parameters
     ----------
     fn, *args, space, n_configs, seed, name, timeout
-        As for :func:`collect`, which would measure the same configs. Only shapes and types of `args`
-        matter, so ``jax.ShapeDtypeStruct`` does as well.
+        As for :func:`collect`, which measures the same configs. Only shapes and types of `args` matter, so
+        ``jax.ShapeDtypeStruct`` does as well.
 
     Returns
     -------
@@ -227,7 +226,7 @@ def candidates(
     ConfigError
         A parameter out of range, or a function that cannot be traced or exported.
     Error
-        XLA cannot compile it, or there is nothing in it to lay out.
+        XLA cannot compile it, or it has no layouts to choose.
     """
     about: dict[str, Any] = {
         "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
@@ -262,7 +261,7 @@ def _target(out: str | os.PathLike[str] | None) -> Path | None:
 def _digest(
     program: Program, candidates: list[Candidate], settings: dict[str, Any], device: dict[str, Any]
 ) -> str:
-    """Hash everything that a measurement depends on, the values of arguments included."""
+    """Hash everything that a measurement depends on, including the values of arguments."""
     h = hashlib.blake2b(digest_size=16)
     drawn = [[dict(candidate.options), candidate.key] for candidate in candidates]
     h.update(json.dumps([settings, device, drawn], sort_keys=True).encode())
@@ -302,20 +301,20 @@ def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
 
 
 class _Journal:
-    """Rounds that are done, a line each, in a file next to the result; nothing without a file.
+    """Finished rounds, one per line, in a file next to the result; does nothing without a file.
 
-    The first line names the measurement and its programs, in the order of the times in the rest. Every line
-    has the digest of its measurement, but for those of earlier versions, and rounds have their number.
+    The first line names the measurement and its programs, in the order of the times in the other lines. Every
+    line has the digest of its measurement, except in earlier versions, and rounds have their number.
     """
 
     def __init__(self, target: Path | None) -> None:
         self.path = None if target is None else target.with_name(target.name + ".journal")
         self._digest, self._programs = "", list[Any]()
         self._rounds: list[list[float]] = []
-        self._size = 0  # of the lines that were read
+        self._size = 0  # bytes of the lines read
 
     def held(self) -> AbstractContextManager[None]:
-        """Hold the file alone, from before it is read until the result is written."""
+        """Lock the file, from before it is read until the result is written."""
         return nullcontext() if self.path is None else locked(str(self.path), "another measurement")
 
     def read(self, digest: str) -> None:
@@ -326,12 +325,12 @@ class _Journal:
         ConfigError
             It is of another measurement.
         DataError
-            A line is damaged, of another measurement, or there twice.
+            A line is damaged, of another measurement, or occurs twice.
         """
         self._digest = digest
         if self.path is None or not self.path.exists():
             return
-        lines = read_whole(self.path).split(b"\n")[:-1]  # without one that was cut off while it was written
+        lines = read_whole(self.path).split(b"\n")[:-1]  # without a last line that was cut off
         self._size = sum(len(line) + 1 for line in lines)
         for number, line in enumerate(lines):
             if number == 0:
@@ -352,7 +351,7 @@ class _Journal:
     def _seconds(self, number: int, entry: Any) -> list[float]:
         """Return the times of a round, checked."""
         if isinstance(entry, list):
-            entry = {"digest": self._digest, "round": number, "seconds": entry}  # of earlier versions
+            entry = {"digest": self._digest, "round": number, "seconds": entry}  # in earlier versions
         if not isinstance(entry, dict):
             raise self._wrong(number + 1, "not a round of a measurement")
         if entry.get("digest") != self._digest:
@@ -369,7 +368,7 @@ class _Journal:
         return DataError(f"line {line}: {what}; {todo}", file=str(self.path), field=f"line {line}")
 
     def start(self, programs: list[str]) -> list[list[float]]:
-        """Make the file ready for more rounds and return those that are in it, if of these programs."""
+        """Make the file ready for more rounds and return the rounds in it, if they are of these programs."""
         if self.path is None:
             return []
         if self._size and self._programs != programs:
@@ -457,7 +456,7 @@ class _Run:
                 self.interrupts.check()
 
     def _trace(self, number: int) -> None:
-        """Write the program of a candidate, unless there is one of the same layouts."""
+        """Write the program of a candidate, unless one with the same layouts exists."""
         candidate = self.candidates[number]
         self.child.add(candidate.key, partial(self.space.module, candidate))
 
@@ -466,7 +465,7 @@ class _Run:
         return self.child.compile(candidate.key, dict(candidate.options))
 
     def time(self, rounds: int, rng: np.random.Generator, journal: _Journal) -> bool:
-        """Time all programs in turn, `rounds` times; whether Ctrl-C has ended it early."""
+        """Time all programs in turn, `rounds` times; return whether Ctrl-C ended it early."""
         programs = list(dict.fromkeys(self.hashes.values()))
         first = {self.hashes[number]: number for number in sorted(self.hashes, reverse=True)}
         self.rounds = journal.start(programs)[:rounds]
@@ -494,7 +493,7 @@ class _Run:
         return False
 
     def _time(self, program: str, number: int) -> float:
-        """Time a program once; NaN if the child ends or hangs, now or in a round of before."""
+        """Time a program once; NaN if the child ends or hangs, now or in an earlier round."""
         if program in self._broken:
             return float("nan")
         try:
@@ -549,4 +548,4 @@ def _fields(space: Space, candidates: list[Candidate]) -> dict[str, Any]:
     return {**nodes, **fields, "schema": schema}
 
 
-_OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: any that the reader knows can occur
+_OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: all that the reader knows can occur

@@ -1,7 +1,7 @@
-"""Compile options that are varied: choices of XLA for a whole program on this device.
+"""Compile options to vary: choices of XLA for a whole program on this device.
 
-Which options have an effect was measured with jaxlib 0.10.2 on CPUs; which of them exist depends on the
-version, so they are probed, never assumed (:meth:`tpugraphs.xla.worker.Worker.probe`).
+The effect of options was measured with jaxlib 0.10.2 on CPUs; which options exist depends on the version, so
+they are probed, never assumed (:meth:`tpugraphs.xla.worker.Worker.probe`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _LIBRARY = "LIBRARY_FUSION_TYPE_"
 
 @dataclass(frozen=True)
 class Option:
-    """A choice for the compiler: the value of an option, or whether a name is in an option that is a list.
+    """A choice for the compiler: the value of an option, or whether an option that is a list has a name.
 
     Attributes
     ----------
     name : str
-        XLA's name; of a name in a list ``OPTION:NAME``. A column of configs has it.
+        XLA's name; for a name in a list ``OPTION:NAME``. It is also the name of the column of configs.
     values : tuple
-        Its values, of which XLA takes the first by default.
+        Its values; the first is XLA's default.
     share : float
-        Probability that another value than the default is drawn.
+        Probability of drawing another value than the default.
     prefix : str
-        What the compiler puts before the name in a list.
+        Prefix of the name in the compiler's list.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Option:
 
     @property
     def probes(self) -> list[Any]:
-        """Values to ask the compiler about."""
+        """Values to test with the compiler."""
         _, name = self.parts
         return [name] if name else list(self.values)
 
     def known(self, values: list[Any]) -> Option | None:
-        """Keep what the compiler knows; None if no choice is left."""
+        """Keep the values that the compiler knows; None if no choice is left."""
         _, name = self.parts
         kept = tuple(value for value in self.values if (name or value) in values)
         return replace(self, values=kept) if len(kept) > 1 else None
@@ -73,7 +73,7 @@ class Option:
         return other[rng.integers(len(other))] if rng.random() < self.share else self.values[0]
 
     def cell(self, value: Any) -> Any:
-        """Return a value as it stands in the column."""
+        """Return a value in the form of the column."""
         return value if isinstance(value, bool) else str(value)
 
     def value(self, row: Mapping[str, Any]) -> Any:
@@ -85,11 +85,11 @@ class Option:
 def _names(
     option: str, names: tuple[str, ...], usual: tuple[str, ...], share: float, prefix: str = ""
 ) -> tuple[Option, ...]:
-    """Return a choice for each name that may be in a list, of which the usual ones are by default."""
+    """Return a choice for each name that may be in a list; the usual ones are in it by default."""
     return tuple(Option(f"{option}:{n}", (n in usual, n not in usual), share, prefix) for n in names)
 
 
-# What a CPU's programs react to. XLA's own list of library fusions gives the same programs as this default.
+# Options that affect CPU programs. XLA's own list of library fusions gives the same programs as this default.
 CPU: tuple[Option, ...] = (
     *_names(
         "xla_cpu_experimental_ynn_fusion_type",
@@ -121,13 +121,13 @@ CPU: tuple[Option, ...] = (
 
 
 def changed(options: Sequence[Option], values: Sequence[Any]) -> dict[str, Any]:
-    """Return a value for each choice as JAX takes them, without options that are as by default."""
+    """Return a value for each choice in JAX's form, without options at their default."""
     default = _joined(options, [option.values[0] for option in options])
     return {name: value for name, value in _joined(options, values).items() if value != default[name]}
 
 
 def _joined(options: Sequence[Option], values: Sequence[Any]) -> dict[str, Any]:
-    """Return values by XLA's names of options; names in a list are put together."""
+    """Return values by XLA's option names; names in a list are joined."""
     joined: dict[str, Any] = {}
     for option, value in zip(options, values, strict=True):
         xla, name = option.parts
@@ -140,7 +140,7 @@ def _joined(options: Sequence[Option], values: Sequence[Any]) -> dict[str, Any]:
 
 
 def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
-    """Return the options of a measured config as JAX takes them, without those that are as by default.
+    """Return the options of a measured config in JAX's form, without options at their default.
 
     Use them in ``jax.jit(fn).lower(*args).compile(compiler_options=...)``.
 
@@ -154,7 +154,7 @@ def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to value
-        By names of options.
+        Values by option name.
 
     Raises
     ------

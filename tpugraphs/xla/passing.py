@@ -1,9 +1,9 @@
 """How each JAX primitive passes on the physical order of its operands.
 
 The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout
-does. A value of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension
-``p[k]`` of the value. A rule computes with the arrays as they are and returns its results with their orders.
-A primitive without a rule gets row-major operands.
+does. A value of order ``p`` is stored as the array ``transpose(logical, p)``: axis k of the array is
+dimension ``p[k]`` of the value. A rule computes with the arrays as stored and returns results with their
+orders. A primitive without a rule gets row-major operands.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ WINDOWS = REDUCED_WINDOWS | {"select_and_gather_add", "select_and_scatter_add"}
 MADE = frozenset(("broadcast_in_dim", "iota"))  # a few numbers repeated: as cheap in one order as in another
 
 # Parameters that have one entry per dimension. Others name one dimension (axis, dimension) or several (axes,
-# dimensions). Rules of their own see to primitives whose parameters of these names mean something else.
+# dimensions). Primitives where these names mean something else have separate rules.
 _PER_DIMENSION = frozenset(
     """
     base_dilation limit_indices padding padding_config reps slice_sizes start_indices strides
@@ -46,7 +46,7 @@ _PER_DIMENSION = frozenset(
 
 
 def row_major(rank: int) -> Order:
-    """Order of a row-major value."""
+    """Return the order of a row-major value."""
     return tuple(range(rank))
 
 
@@ -56,12 +56,12 @@ def inverse(order: Sequence[int]) -> Order:
 
 
 class Value:
-    """A value of a program, as arrays of one or more physical orders.
+    """A value of a program, as arrays in one or more physical orders.
 
     Parameters
     ----------
     array : array or callable
-        The value in `order`, or a function that makes it in any order asked for.
+        The value in `order`, or a function that makes it in any order.
     order : tuple of int
         The order in which the value comes at no cost.
     """
@@ -74,7 +74,7 @@ class Value:
 
     @classmethod
     def plain(cls, array: Any) -> "Value":
-        """Take an array as row-major. What has no shape, a token for example, has rank 0."""
+        """Take an array as row-major. A value without a shape, such as a token, has rank 0."""
         return cls(array, row_major(len(getattr(array, "shape", ()))))
 
     @property
@@ -93,7 +93,7 @@ class Value:
         return self.make is None and self.rank > 0
 
     def at(self, order: Order) -> Any:
-        """Array of the value in an order, transposed at most once for each."""
+        """Return the array of the value in an order, transposed at most once per order."""
         if order not in self.arrays:
             if self.make is not None:
                 with jax.named_scope(self.scope) if self.scope else nullcontext():
@@ -104,11 +104,11 @@ class Value:
         return self.arrays[order]
 
     def home(self) -> Any:
-        """Array of the value in its own order."""
+        """Return the array of the value in its own order."""
         return self.at(self.order)
 
     def logical(self) -> Any:
-        """Array of the value in row-major order."""
+        """Return the array of the value in row-major order."""
         return self.at(row_major(self.rank))
 
 
@@ -135,7 +135,7 @@ def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     values : list of Value
         Its operands.
     choice : tuple of int or None
-        Order that its first result will be put in: a rule may save the transposition.
+        Order that its first result will get: a rule may save the transposition.
 
     Returns
     -------
@@ -156,7 +156,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def _passes(*names: str) -> Callable[[Rule], Rule]:
-    """Enter a rule for primitives of these names."""
+    """Register a rule for primitives of these names."""
 
     def enter(rule: Rule) -> Rule:
         _RULES.update(dict.fromkeys(names, rule))
@@ -166,7 +166,7 @@ def _passes(*names: str) -> Callable[[Rule], Rule]:
 
 
 def _agree(values: Sequence[Value], choice: Order | None) -> Order:
-    """Order for operands of one rank that moves the fewest bytes; the earlier operand's among equals."""
+    """Return the order for operands of one rank that moves the fewest bytes; the earlier of equals."""
     bound = [v for v in values if v.bound]
     free = [v.order for v in values if v.rank]
     candidates = [v.order for v in bound] or ([choice] if choice is not None else free)
@@ -179,14 +179,14 @@ def _agree(values: Sequence[Value], choice: Order | None) -> Order:
 
 
 def _kept(order: Order, removed: Iterable[int]) -> Order:
-    """Order of what is left when dimensions are removed."""
+    """Return the order of the remaining dimensions after some are removed."""
     gone = set(removed)
     left = [d for d in range(len(order)) if d not in gone]
     return tuple(left.index(d) for d in order if d not in gone)
 
 
 def _renamed(eqn: JaxprEqn, order: Order) -> dict[str, Any]:
-    """Parameters that name dimensions, for operands in an order."""
+    """Return the parameters that name dimensions, for operands in an order."""
     axis = inverse(order)
     changed: dict[str, Any] = {}
     for name, given in eqn.params.items():
@@ -204,7 +204,7 @@ def _renamed(eqn: JaxprEqn, order: Order) -> dict[str, Any]:
     *("concatenate", "pad", "rev", "slice", "sort", "split", "tile"),
 )
 def _keep(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Keep the rank of the operands, of which some may be scalars."""
+    """Keep the rank of the operands; some may be scalars."""
     order = _agree(values, choice)
     arrays = [v.at(order) if v.rank == len(order) else v.home() for v in values]
     return [Value(y, order) for y in bind(eqn, arrays, **_renamed(eqn, order))]
@@ -212,7 +212,7 @@ def _keep(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
 
 @_passes("dynamic_slice", "dynamic_update_slice")
 def _keep_from_starts(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Move the starts, one per dimension, which follow the arrays."""
+    """Permute the starts, one per dimension, which follow the arrays."""
     rank = values[0].rank
     arrays, starts = values[:-rank], values[-rank:]
     order = _agree(arrays, choice)
@@ -259,12 +259,12 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
         }
         return bind(eqn, [value.at(inner)], **changed)[0]
 
-    # What the operand has is put where the operand's order has it, so that it need not move.
+    # The operand's dimensions go where its order has them, so that nothing moves.
     order = list(range(len(shape)))
     for place, d in zip(sorted(target), value.order, strict=True):
         order[place] = target[d]
     natural = tuple(order)
-    if value.bound and prod(shape) == value.size:  # nothing is repeated
+    if value.bound and prod(shape) == value.size:  # nothing repeats
         return [Value(make(natural), natural)]
     return [Value(make, choice or natural)]
 
@@ -273,7 +273,7 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
 def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     axis, inner = eqn.params["axis"], _agree(values, None)
     order = [d + (d >= axis) for d in inner]
-    # The new dimension stands before the one that follows it in the value.
+    # The new dimension goes before the one that follows it in the value.
     order.insert(order.index(axis + 1) if axis + 1 in order else len(order), axis)
     (out,) = bind(eqn, [v.at(inner) for v in values], axis=order.index(axis))
     return [Value(out, tuple(order))]
@@ -287,7 +287,7 @@ def _transpose(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Pair the shortest runs of dimensions that hold as much before and after, without those of size 1."""
+    """Pair the shortest runs of dimensions with equal size before and after, ignoring size 1."""
     left = [d for d, n in enumerate(old) if n != 1]
     right = [d for d, n in enumerate(new) if n != 1]
     groups = []
@@ -313,8 +313,7 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
     if eqn.params.get("dimensions") is not None or 0 in old:
         return apply_row_major(eqn, values)
     groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
-    # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their
-    # own.
+    # Dimensions that are merged or split together must be neighbours; those of size 1 have no fixed place.
     wanted = iter([d for mine, _ in groups for d in mine])
     inner = tuple(d if old[d] == 1 else next(wanted) for d in value.order)
     order = [d for _, yours in groups for d in yours]
@@ -327,9 +326,9 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
 
 @_passes("dot_general")
 def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Batch dimensions come out in any order, then the left operand's in its order, then the right one's.
+    """Return batch dimensions in any order, then the left operand's in its order, then the right one's.
 
-    The operands change places if the choice asks for the right one's dimensions first.
+    The operands are swapped if the choice puts the right one's dimensions first.
     """
     contracted, batched = eqn.params["dimension_numbers"]
     free, at = [], len(batched[0])
@@ -361,7 +360,7 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
 
 @_passes("conv_general_dilated")
 def _convolution(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Write the result in the order chosen, or in that of the left operand: any is possible."""
+    """Write the result in the chosen order, or in that of the left operand: any order is possible."""
     numbers = eqn.params["dimension_numbers"]
     specs = (numbers.lhs_spec, numbers.rhs_spec)
     moved = [tuple(inverse(v.order)[d] for d in spec) for v, spec in zip(values, specs, strict=True)]

@@ -18,13 +18,13 @@ from tpugraphs.xla.child import Child, ChildError
 
 __all__ = ["Program", "dump", "graph", "kernels"]
 
-# Calls that JAX does not promise to keep between versions; here both sides are of one version.
+# JAX may change these calls between versions; here both sides use one version.
 _CUSTOM_CALLS = ("LayoutConstraint", "Sharding")
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 
 
 class Program:
-    """A function with its arguments, flat: arrays in, a tuple of arrays out.
+    """A function with its arguments, flattened: arrays in, a tuple of arrays out.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class Program:
         Its arguments, pytrees of arrays or of ``jax.ShapeDtypeStruct``. Other leaves (numbers, None) are
         constants of the program.
     name : str, optional
-        By default that of the function.
+        Name; by default that of the function.
 
     Attributes
     ----------
     name : str
     jaxpr : jax.extend.core.ClosedJaxpr
-        Of the flat function.
+        Jaxpr of the flat function.
 
     Raises
     ------
@@ -77,18 +77,18 @@ class Program:
             raise ConfigError(f"{self.name}: expected plain arrays as outputs, found random keys")
 
     def _refused(self, what: str, error: Exception, remedy: str = "") -> ConfigError:
-        """Make an error of one that JAX has raised, on one line."""
+        """Make a one-line error from an exception of JAX."""
         text = " ".join(str(error).split())[:300]
         return ConfigError(f"{self.name}: {what}: {type(error).__name__}: {text}{remedy}")
 
     @cached_property
     def arguments(self) -> list[Any]:
-        """Values of the arguments; ConfigError if there are none, or no longer."""
+        """Values of the arguments; ConfigError if there are none or they were deleted."""
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in self._given):
             raise ConfigError(f"{self.name}: expected arrays to run with, found a jax.ShapeDtypeStruct")
         try:
             return [np.asarray(leaf) for leaf in self._given]
-        except Exception as error:  # of JAX: an array that was donated, or is on another machine
+        except Exception as error:  # from JAX: an array that was donated, or is on another machine
             raise self._refused("the values of its arguments cannot be read", error) from error
 
     def module(self, function: Callable[..., Any] | None = None) -> bytes:
@@ -97,7 +97,7 @@ class Program:
         Raises
         ------
         ConfigError
-            It cannot be written, as with callbacks into Python.
+            It cannot be written, for example because of callbacks into Python.
         """
         checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _CUSTOM_CALLS]
         try:
@@ -117,7 +117,7 @@ def _is_key(value: Any) -> bool:
 
 
 def dump(name: str, child: Child, make: Callable[[], bytes]) -> tuple[Path, Path]:
-    """Let a child compile the program as it is: files before layout assignment, and optimised.
+    """Let a child compile the unchanged program; return files before layout assignment, and optimised.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def kernels(
 ) -> list[LayoutGraph]:
     """Make the graphs of a function's kernels: the fused computations of the optimised program.
 
-    They are what the kernels of TpuGraphs' tile collection are. Arguments and errors are those of
+    They correspond to the kernels of TpuGraphs' tile collection. Arguments and errors are those of
     :func:`graph`.
 
     Parameters
@@ -183,7 +183,7 @@ def kernels(
     *args
         Its arguments.
     name : str, optional
-        Of the program; by default that of the function.
+        Name of the program; by default that of the function.
     timeout : float
         Seconds until the compiler is stopped.
 

@@ -1,9 +1,9 @@
-"""Layouts as a choice: one traced JAX program, many programs that compute the same in other physical orders.
+"""Layouts as a choice: from one traced JAX program, many that compute the same in other physical orders.
 
-A *site* is a value of the program whose physical order may be chosen. Two ways to carry a choice out:
+A *site* is a value of the program whose physical order may be chosen. Two ways to apply a choice:
 
-- `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA
-  sees another program of row-major values.
+- `transposed`: the value is stored transposed, and all its readers are rewritten. XLA sees another program of
+row-major values.
 - `constrained`: XLA must give the value this layout, and chooses the others around it.
 
 An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does.
@@ -59,7 +59,7 @@ _MOVES = (
     | REDUCTIONS
     | set("concatenate gather reshape scatter scatter-add select_and_scatter_add stack transpose".split())
 )
-_OPCODES = {  # what an instruction may be that stands for a primitive, the likeliest first
+_OPCODES = {  # possible opcodes of the instruction for a primitive, likeliest first
     "add": "add", "add_any": "add", "concatenate": "concatenate", "conv_general_dilated": "convolution",
     "div": "divide", "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum",
     "mul": "multiply", "parameter": "parameter", "reshape": "reshape", "scatter": "scatter",
@@ -82,7 +82,7 @@ class Site:
     shape : tuple of int
         Shape of the value, of rank 2 to 6.
     orders : tuple of tuple of int
-        Orders worth choosing from, major to minor, row-major first.
+        Candidate orders, major to minor, row-major first.
     work : int
         Floating-point operations of a product or convolution, plus the bytes of the value.
     """
@@ -95,13 +95,13 @@ class Site:
 
     @property
     def scope(self) -> str:
-        """Where XLA's names of instructions show the site: a named scope, or the name of the argument."""
+        """Mark of the site in XLA's instruction names: a named scope, or the name of the argument."""
         return _scope(self.index) if self.index >= 0 else f"args[{-1 - self.index}]"
 
 
 @dataclass(frozen=True)
 class _Flat:
-    """A program without calls; its values are variables of JAX, or constants as they are."""
+    """A program without calls; its values are JAX variables or constants."""
 
     constants: dict[Any, Any]  # by variable
     inputs: Sequence[Any]
@@ -119,7 +119,7 @@ def _scope(index: int) -> str:
 
 
 def _callee(eqn: JaxprEqn) -> ClosedJaxpr | Jaxpr | None:
-    """Return the program that an equation does nothing but call once with its own operands."""
+    """Return the program of an equation that only calls it once with its operands."""
     key = {
         primitives.jit_p: "jaxpr",
         primitives.remat_p: "jaxpr",
@@ -159,7 +159,7 @@ def _flat(program: ClosedJaxpr) -> _Flat:
         return outputs
 
     def held(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
-        """Keep what is computed twice to save memory from being merged into one, as JAX does."""
+        """Keep values that are computed twice to save memory from being merged, as JAX does."""
         wanted = eqn.params.get("prevent_cse", False) if eqn.params.get("differentiated") else False
         kept = wanted if isinstance(wanted, tuple) else (wanted,) * len(inputs)
         atoms = [atom for atom, keep in zip(eqn.invars, kept, strict=True) if keep]
@@ -178,7 +178,7 @@ def _flat(program: ClosedJaxpr) -> _Flat:
 
 @cache
 def permutations(rank: int) -> tuple[Order, ...]:
-    """Orders worth trying for a value of a rank, row-major first.
+    """Return orders worth trying for a value of a rank, row-major first.
 
     Parameters
     ----------
@@ -188,9 +188,9 @@ def permutations(rank: int) -> tuple[Order, ...]:
     Returns
     -------
     tuple of tuple of int
-        Major to minor. All of them for ranks 2 and 3. Above: those that move one dimension and keep the order
-        of the rest (NHWC to NCHW, heads before or behind time, batch last, a matrix transposed), the first
-        two dimensions moved last (HWNC), and the reverse.
+        Major to minor. All orders for ranks 2 and 3. For higher ranks: those that move one dimension and keep
+        the order of the rest (NHWC to NCHW, heads before or behind time, batch last, a matrix transposed),
+        the first two dimensions moved last (HWNC), and the reverse.
     """
     if not 2 <= rank <= _DIGITS:
         raise ValueError(f"rank: found {rank}, expected 2 to {_DIGITS}")
@@ -210,7 +210,7 @@ def digits(order: Order) -> tuple[int, ...]:
 
 
 def order_of(layout: Sequence[int]) -> Order | None:
-    """Order that published layout digits stand for; None if all are -1: no choice.
+    """Return the order for published layout digits; None if all are -1: no choice.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def order_of(layout: Sequence[int]) -> Order | None:
 
 
 def _work(eqn: JaxprEqn) -> int:
-    """Floating-point operations of a product or convolution, plus the bytes of the result."""
+    """Return the floating-point operations of a product or convolution, plus the bytes of the result."""
     out, *operands = _avals([*eqn.outvars[:1], *eqn.invars])
     count = prod(out.shape)
     work = count * out.dtype.itemsize
@@ -240,28 +240,27 @@ def _work(eqn: JaxprEqn) -> int:
 
 
 def _eligible(aval: Any) -> bool:
-    """Whether the order of a value can matter: two dimensions at least that are longer than 1."""
+    """Whether the order of a value can matter: at least two dimensions are longer than 1."""
     shape = getattr(aval, "shape", ())
     number = isinstance(getattr(aval, "dtype", None), np.dtype)
     return number and 2 <= len(shape) <= _DIGITS and sum(n > 1 for n in shape) >= 2 and 0 not in shape
 
 
 def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
-    """Candidates of a result; of a transposition also the order in which nothing moves."""
+    """Return candidate orders of a result; for a transposition also the one where nothing moves."""
     known = permutations(rank)
     free = inverse(eqn.params["permutation"]) if eqn.primitive.name == "transpose" else known[0]
     return known if free in known else (*known, free)
 
 
 def _candidates(flat: _Flat) -> list[Site]:
-    """All sites of a program, in its order."""
+    """Return all sites of a program, in its order."""
     found: list[Site] = []
     used = {var for eqn in flat.eqns for var in _variables(eqn.invars)}
-    # Where the order of a value comes from: the equation that made it, through elementwise ones; None if it
-    # has none.
+    # Origin of a value's order: the equation that made it, traced through elementwise ones; or None.
     origin: dict[Any, int | None] = {var: -1 - i for i, var in enumerate(flat.inputs)}
     origin.update(dict.fromkeys(flat.constants))
-    read: dict[Any, int] = {}  # most work of a product that reads a value
+    read: dict[Any, int] = {}  # largest work of a product that reads a value
     for index, eqn in enumerate(flat.eqns):
         name, operands = eqn.primitive.name, _variables(eqn.invars)
         origins = {origin[var] for var in operands} - {None}
@@ -277,8 +276,8 @@ def _candidates(flat: _Flat) -> list[Site]:
             for var in operands:
                 read[var] = max(read.get(var, 0), _work(eqn))
         aval: Any = _avals(eqn.outvars)[0] if len(eqn.outvars) == 1 else None
-        # A result that nothing reads is put back into row-major order at once; a product may still be made
-        # otherwise.
+        # A result that nothing reads returns to row-major order at once; a product may still be made in
+        # another.
         moves = used.issuperset(eqn.outvars) and (name in _MOVES or meets)
         if (name in _PRODUCTS or moves) and _eligible(aval):
             found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
@@ -296,17 +295,17 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
 def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) -> tuple[Site, ...]:
     """Return the values of a program whose physical order is worth choosing.
 
-    Calls (jit, remat, custom derivatives) are inlined; scan, while and cond are not looked into.
+    Calls (jit, remat, custom derivatives) are inlined; the bodies of scan, while and cond are not searched.
 
     Parameters
     ----------
     program : ClosedJaxpr
         What ``jax.make_jaxpr(fn)(*args)`` returns.
     max_sites : int
-        How many to return at most: those of most work.
+        Maximum number to return: those with the most work.
     arguments : bool
-        Whether arguments that products read are sites too. Most transpositions of them are folded into the
-        product, so that they make the same program again.
+        Whether arguments that products read are sites, too. XLA folds most of their transpositions into the
+        product, which gives the same program again.
 
     Returns
     -------
@@ -321,21 +320,21 @@ def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) ->
 
 
 def draw(sites: Sequence[Site], rng: np.random.Generator, changes: float = 3.0) -> dict[int, Order]:
-    """Draw an assignment that leaves most sites as they are.
+    """Draw an assignment that leaves most sites unchanged.
 
     Parameters
     ----------
     sites : sequence of Site
-        What may be chosen.
+        Sites to choose from.
     rng : numpy.random.Generator
         The only source of randomness.
     changes : float
-        Mean number of sites to choose for; one at least.
+        Mean number of sites to change; at least one.
 
     Returns
     -------
     dict of int to tuple of int
-        Order by index of the site. What is not in it is left to the program.
+        Order by index of the site. Other sites keep the program's order.
     """
     if not sites:
         return {}
@@ -348,18 +347,18 @@ _SCOPE = re.compile(r"tg\d+")
 
 
 def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None = None) -> int | None:
-    """Find the instruction that stands for a site in a graph of the program.
+    """Find the instruction for a site in a graph of the program.
 
     Parameters
     ----------
     site : Site
         A site of the program.
     op_names : sequence of str
-        ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace
-        it, with no choice made, before layout assignment.
+        ``metadata.op_name`` of every node of the graph: the program that `transposed` or `constrained` trace
+        without any choice, before layout assignment.
     opcodes : sequence of str, optional
         Opcode of every node, as XLA spells them. They distinguish the instruction from the bodies of
-        reductions, and from what XLA put around it under the same name.
+        reductions, and from instructions that XLA added under the same name.
 
     Returns
     -------
@@ -392,7 +391,7 @@ def _names(site: Site, op_name: str, exactly: bool) -> bool:
 
 
 def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
-    """Choices as orders of results that exist."""
+    """Return choices as orders, checked to be of results that exist."""
     checked = {}
     for index, choice in choices.items():
         if not -len(flat.inputs) <= index < len(flat.eqns):
@@ -444,25 +443,25 @@ def _interpreter(
 
 
 def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
-    """Carry choices out as transpositions: space "transpose".
+    """Apply choices as transpositions: space "transpose".
 
-    A value keeps its order through whatever can work in it: products and convolutions with their dimension
-    numbers renamed, elementwise operations, reductions, windows, slices, reshapes that leave neighbours
-    neighbours. Everything else reads row-major values, and so do the callers of the result.
+    A value keeps its order through all operations that can work in it: products and convolutions with renamed
+    dimension numbers, elementwise operations, reductions, windows, slices, reshapes that keep neighbours
+    together. Everything else reads row-major values, as do callers of the result.
 
     Parameters
     ----------
     program : ClosedJaxpr
         What ``jax.make_jaxpr(fn)(*args)`` returns.
     choices : mapping of int to tuple of int
-        Order, major to minor, by index of the site. The first result of the equation, or the argument, comes
-        in it.
+        Order, major to minor, by index of the site. The first result of the equation, or the argument, gets
+        it.
 
     Returns
     -------
     callable
         Takes the flat arguments of the program and returns the list of its flat results. It may be traced,
-        compiled and exported. With no choices it is the program itself, its calls inlined: differentiate
+        compiled and exported. Without choices it is the program itself with calls inlined. Differentiate
         before, not after.
 
     Raises
@@ -478,10 +477,10 @@ def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Ca
 
 
 def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
-    """Carry choices out as layouts that XLA must give to the values: space "constraint".
+    """Apply choices as layouts that XLA must give to the values: space "constraint".
 
-    Parameters, result and errors: see `transposed`. Every value keeps its logical shape; XLA copies where its
-    own choice is another.
+    Parameters, result and errors: see `transposed`. Every value keeps its logical shape; XLA inserts copies
+    where its own choice differs.
     """
 
     def choose(value: Value, order: Order) -> Value:

@@ -25,7 +25,7 @@ from tpugraphs.xla.programs import Program, dump
 
 __all__ = ["Candidate", "Space"]
 
-_TRIES = 50  # draws per config that is asked for, before a space counts as exhausted
+_TRIES = 50  # draws per requested config before a space counts as exhausted
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Name of its program: candidates of the same layouts share one."""
+        """Name of its program; candidates with the same layouts share it."""
         return ";".join(f"{site}:{layout}" for site, layout in sorted(self.layouts.items()))
 
 
@@ -59,14 +59,14 @@ class Space:
     ----------
     program : Program
     child : Child
-        Asks the compiler: options that it does not know are left out.
+        Queries the compiler: options that it does not know are left out.
     row : SpaceRow
         What to vary.
 
     Attributes
     ----------
     options : tuple
-        Compile options that are varied.
+        Compile options to vary.
     graph : LayoutGraph
         The program before layout assignment.
     sites : tuple
@@ -74,7 +74,7 @@ class Space:
     nodes : (K,) int64
         Their nodes in the graph.
     work : (len(work.COLUMNS),) float32
-        Work of the program as XLA optimises it by default; only where there are options.
+        Work of the program as XLA optimises it by default; only with options.
     """
 
     def __init__(self, program: Program, child: Child, row: SpaceRow) -> None:
@@ -84,7 +84,7 @@ class Space:
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
         if self.options:
             self.work = work.columns_of(str(optimised))
-        at: dict[int, relayout.Site] = {}  # of equal values that XLA computes once, the first
+        at: dict[int, relayout.Site] = {}  # the first of equal values, which XLA computes once
         if row.layouts:
             _, op_names = hlo.node_names(before)
             opcodes = [opcode_name(code) for code in self.graph.node_opcode]
@@ -110,7 +110,7 @@ class Space:
         return self._program.module(carry_out(self._program.jaxpr, dict(candidate.layouts)))
 
     def digits(self, candidate: Candidate) -> NDArray[np.int8]:
-        """Return the layouts of a candidate as digits of TpuGraphs, (K, 18): of outputs, -1 for the rest."""
+        """Return the layouts of a candidate as TpuGraphs digits (K, 18): set for outputs, -1 for the rest."""
         rows = np.full((len(self.sites), len(LAYOUT.digits)), -1, np.int8)
         for row, site in zip(rows, self.sites, strict=True):
             order = candidate.layouts.get(site.index, site.orders[0])
@@ -118,7 +118,7 @@ class Space:
         return rows
 
     def again(self, graph: Graph) -> list[Candidate]:
-        """Return XLA's default, then the configs of a graph that was measured in this space.
+        """Return XLA's default, followed by the configs of a graph that was measured in this space.
 
         Raises
         ------
@@ -148,14 +148,14 @@ class Space:
         return found
 
     def _candidate(self, values: Sequence[Any], layouts: Mapping[int, tuple[int, ...]]) -> Candidate:
-        """Make a candidate of a value for every option, and of layouts."""
+        """Make a candidate from a value for every option, and layouts."""
         row = {o.name: o.cell(value) for o, value in zip(self.options, values, strict=True)}
         return Candidate(changed(self.options, values), row, layouts)
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Draw different candidates, at most `count`; the first is XLA's default.
 
-        Options are drawn apart from layouts, so that they are the same for every program.
+        Options are drawn independently of layouts, so they are the same for every program.
         """
         of_options, of_layouts = rng.spawn(2)
         found: dict[Any, Candidate] = {}

@@ -1,7 +1,7 @@
-"""What XLA makes of a program by default, in numbers: the work of its kernels, by kind and place.
+"""The work of a program as XLA optimises it by default, counted by kind and place of its kernels.
 
-Which option matters depends on what there is to be changed, and before optimisation a graph does not show it.
-So the optimised program is counted (``csrc/hlo/work.h``). The columns are features of the graph.
+Which options matter depends on the work they can change, which a graph before optimisation does not show. So
+the work of the optimised program is counted (``csrc/hlo/work.h``). The columns are features of the graph.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def columns_of(module: str | bytes) -> NDArray[np.float32]:
     Returns
     -------
     (len(COLUMNS),) float32
-        Finite. Of a conditional all branches are counted.
+        Finite. All branches of a conditional count.
 
     Raises
     ------
     DataError
-        The bytes are of something else.
+        The bytes are not a module.
     """
     return _core.hlo_work(module, DEFAULT_MAX_BYTES)[1][0]

@@ -1,9 +1,9 @@
 """The child process that compiles, checks and times candidates, so that a crash ends only itself.
 
-It is started as ``python -m tpugraphs.xla.worker FOLDER`` and speaks lines of JSON: a request on standard
-input, an answer on standard output. Programs and arrays travel as files in the folder, never as pickles: a
-program is what :mod:`jax.export` wrote, arrays are in an ``.npz``. The parent removes the folder; the child
-does so if the parent was killed.
+It is started as ``python -m tpugraphs.xla.worker FOLDER`` and exchanges lines of JSON: a request on standard
+input, an answer on standard output. Programs and arrays are passed as files in the folder, never as pickles:
+programs as written by :mod:`jax.export`, arrays in an ``.npz``. The parent removes the folder; if the parent
+was killed, the child does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def objects(executable: bytes) -> list[bytes]:
 def program_hash(text: str, code: list[bytes]) -> str:
     """Hash an optimised program: its text without names, metadata and tables of source lines, and its code.
 
-    Library calls are in the text, kernels that XLA generates are in `code`, in any order.
+    The text shows library calls; kernels that XLA generates are in `code`, in any order.
     """
     start = re.search(r"^(?:%|ENTRY)", text, re.M)
     body = _METADATA.sub("", text[start.start() :] if start else text)
@@ -62,7 +62,7 @@ def program_hash(text: str, code: list[bytes]) -> str:
 
 
 def deviation(found: list[Any], expected: list[Any]) -> float:
-    """Compare outputs: the largest relative L2 error of one, infinite where kinds or places of NaN differ."""
+    """Return the largest relative L2 error of an output; infinite if types or places of NaN differ."""
     worst = 0.0
     for a, b in zip(found, expected, strict=True):
         a, b = np.asarray(a), np.asarray(b)
@@ -79,14 +79,14 @@ def deviation(found: list[Any], expected: list[Any]) -> float:
             np.where(finite, 0, a), np.where(finite, 0, b), equal_nan=True
         ):
             return float("inf")
-        scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # squares of large numbers overflow
+        scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # else squares of large numbers overflow
         error, size = np.linalg.norm((a[finite] - b[finite]) / scale), np.linalg.norm(b[finite] / scale)
         worst = max(worst, float(error / (size or 1.0)))
     return worst
 
 
 class Worker:
-    """Answers requests; each method is one kind."""
+    """Answers requests; each method is one kind of request."""
 
     def __init__(self) -> None:
         self._arguments: list[Any] = []
@@ -95,10 +95,10 @@ class Worker:
         self._expected: list[Any] | None = None
 
     def hello(self, x64: bool, platforms: str | None) -> dict[str, Any]:
-        """Start JAX as the parent has it, and describe where the measurements are made."""
+        """Start JAX with the parent's settings, and describe the machine and device."""
         jax.config.update("jax_enable_x64", x64)
         jax.config.update("jax_platforms", platforms)
-        # Programs out of the cache on disk have no machine code to compare, and are not dumped.
+        # Programs from the cache on disk have no machine code to compare, and are not dumped.
         jax.config.update("jax_enable_compilation_cache", False)
         device = jax.devices()[0]
         cores = len(os.sched_getaffinity(0))
@@ -136,7 +136,7 @@ class Worker:
             for value in values:
                 try:
                     lowered.compile(compiler_options={name: value})
-                except Exception:  # whatever XLA raises, the option is not to be used
+                except Exception:  # whatever XLA raises, the option cannot be used
                     continue
                 known.setdefault(name, []).append(value)
         return {"known": known}
@@ -157,7 +157,7 @@ class Worker:
         return {"hash": found, "seconds": seconds, "deviation": self._programs[found][1]}
 
     def dump(self, key: str, folder: str) -> dict[str, Any]:
-        """Write the program before layout assignment and the optimised one; returns their files."""
+        """Write the program before layout assignment and the optimised one; return their files."""
         options = {
             "xla_dump_to": folder,
             "xla_dump_hlo_as_proto": True,
@@ -170,10 +170,9 @@ class Worker:
         return {"before": [str(path) for path in before], "optimised": str(after)}
 
     def time(self, key: str, least: float) -> dict[str, Any]:
-        """Time a compiled program, named by its hash: the fastest of several runs, in seconds.
+        """Time a compiled program, given by its hash: the fastest of several runs, in seconds.
 
-        It runs as often as fits into `least` seconds, once at least and 32 times at most, after one run that
-        is not counted.
+        It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run.
         """
         program, best, spent, runs = self._programs[key][0], float("inf"), 0.0, 0
         jax.block_until_ready(program(*self._arguments))
@@ -196,7 +195,7 @@ def processor() -> str:
 
 
 def read(requests: queue.SimpleQueue[str]) -> None:
-    """Read requests. At their end the parent is gone: remove the folder and end, whatever is being done."""
+    """Read requests. At their end the parent is gone: remove the folder and exit at once."""
     for line in sys.stdin:
         requests.put(line)
     shutil.rmtree(sys.argv[1], ignore_errors=True)
@@ -206,7 +205,7 @@ def read(requests: queue.SimpleQueue[str]) -> None:
 def main() -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keeps what libraries print out of the answers
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
     worker = Worker()
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=read, args=(requests,), daemon=True).start()
@@ -214,7 +213,7 @@ def main() -> None:
         request = json.loads(requests.get())
         try:
             answer = getattr(worker, request.pop("do"))(**request)
-        except Exception as error:  # the parent decides what it means
+        except Exception as error:  # the parent interprets it
             text = " ".join(str(error).split())
             answer = {"error": f"{type(error).__name__}: {text[:500]}"}
         print(json.dumps(answer), file=answers, flush=True)

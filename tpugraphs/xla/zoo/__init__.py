@@ -1,9 +1,9 @@
 """A zoo of small programs written in plain JAX, on which configurations of the compiler are measured.
 
 A family is one program written once, at two to four sizes. The sizes differ in shape, not only in the batch,
-so that another layout or option may win. Families that resemble each other form a group, and a group is in
-one split: a program of the test split has no near-duplicate among those of the other splits. Programs
-composed of random steps add to the train split.
+so that another layout or option may win. Families that resemble each other form a group, and each group is in
+one split, so a program of the test split has no near-duplicate in other splits. The train split also has
+programs composed of random steps.
 """
 
 # A module adds its families to the table when it is imported.

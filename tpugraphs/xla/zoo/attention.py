@@ -1,4 +1,4 @@
-"""Attention with its heads in several places, and the blocks of transformers."""
+"""Attention with its heads axis in several places, and transformer blocks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def attention_bthd(draw: Draw, batch: int, heads: int, tokens: int, width: int) 
     {"batch": 32, "heads": 2, "tokens": 12, "width": 64},
 )
 def attention_fused(draw: Draw, batch: int, heads: int, tokens: int, width: int) -> Built:
-    """Attention whose queries, keys and values come out of one product; the heads come before the batch."""
+    """Attention with queries, keys and values from one product; the heads come before the batch."""
 
     def forward(x: Array, joined: Array, out: Array) -> Array:
         qkv = (x @ joined).reshape(batch, tokens, 3, heads, width // heads)

@@ -1,8 +1,8 @@
-"""Programs composed of random steps: short ones, many, each with another mix of work.
+"""Programs composed of random steps: many short ones, each with another mix of work.
 
-What an option does depends on the work: sums along this axis or that one, small products or large ones, a
-loop of few elements. Programs of practice are too few to tell these apart, so these fill the gaps. A family
-draws half of its steps from one kind. All are in one group, which is for training only.
+The effect of an option depends on the work: sums along one axis or another, small or large products, a loop
+over few elements. Real programs are too few to separate these, so composed ones fill the gaps. A family draws
+half of its steps from one kind. All are in one group, which is for training only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jax import Array, lax
 from tpugraphs.xla.zoo.layers import conv, layer_norm, swish
 from tpugraphs.xla.zoo.registry import Arrays, Built, Draw, family
 
-# A step takes x and its parameters to the next x. It is made for a shape, or is not possible for it (None).
+# A step maps x and its parameters to the next x. It is made for a shape; None if that is not possible.
 Step = tuple[Callable[..., Array], Arrays]
 Maker = Callable[[Draw, tuple[int, ...]], Step | None]
 
@@ -71,7 +71,7 @@ def cheap(draw: Draw, shape: tuple[int, ...]) -> Step:
 
 @step("elementwise")
 def weighed(draw: Draw, shape: tuple[int, ...]) -> Step:
-    """Weigh every element on its own and let the rows through in part."""
+    """Weigh every element separately and gate the rows."""
     return lambda x, w, gate: x * w * jax.nn.sigmoid(gate), (draw.normal(*shape), draw.normal(*shape[1:]))
 
 
@@ -135,7 +135,7 @@ def gram(draw: Draw, shape: tuple[int, ...]) -> Step:
 
 @step("products")
 def batched(draw: Draw, shape: tuple[int, ...]) -> Step | None:
-    """Multiply each matrix of a batch by one of its own."""
+    """Multiply each matrix of a batch by a separate one."""
     if len(shape) < 3 or math.prod(shape[:-2]) > 256:
         return None
     return jnp.matmul, (draw.weights(*shape[:-2], shape[-1], draw.pick(8, 32), fan_in=shape[-1]),)
@@ -345,7 +345,7 @@ def iterate(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 
 
 def composed(draw: Draw, kind: str, gradient: bool, steps: int, elements: int) -> Built:
-    """Draw steps, half of them of one kind; the gradient of half the sum of squares if wanted."""
+    """Draw steps, half of them of one kind; with `gradient`, that of half the sum of squares."""
     shape = _shape(draw, elements)
     every = [maker for makers in STEPS.values() for maker in makers]
     x = draw.normal(*shape)

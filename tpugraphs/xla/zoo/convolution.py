@@ -1,4 +1,4 @@
-"""Convolutions: plain, residual, depthwise, transposed, with a U, in three dimensions."""
+"""Convolutions: plain, residual, depthwise, transposed, U-shaped, in three dimensions."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def gan_generator(draw: Draw, batch: int, latent: int, side: int, widths: tuple[
     {"batch": 8, "side": 8, "width": 32},
 )
 def unet_block(draw: Draw, batch: int, side: int, width: int) -> Built:
-    """Down by pooling, convolve, up by repetition, join with what was kept, convolve."""
+    """Downsample by pooling, convolve, upsample by repetition, concatenate the skip connection, convolve."""
 
     def forward(x: Array, enter: Array, k1: Array, k2: Array, leave: Array) -> Array:
         kept = relu(conv(x, enter))

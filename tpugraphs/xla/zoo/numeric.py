@@ -89,7 +89,7 @@ def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int
     {"batch": 200, "rows": 16, "columns": 16},
 )
 def newton_schulz(draw: Draw, batch: int, rows: int, columns: int) -> Built:
-    """Orthogonal factor of matrices by five cubic iterations, and what is missing to orthogonality."""
+    """Orthogonal factor of matrices by five cubic iterations, and its deviation from orthogonality."""
 
     def forward(x: Array) -> tuple[Array, Array]:
         y = x / jnp.sqrt(jnp.sum(jnp.square(x), axis=(1, 2), keepdims=True))

@@ -151,9 +151,9 @@ class Program:
         Returns
         -------
         fn : callable
-            Pure function of arrays, to be given to ``jax.jit``; returns an array or a tuple of arrays.
+            Pure function of arrays, for ``jax.jit``; returns an array or a tuple of arrays.
         args : tuple of ndarray
-            float32 and int32 arrays, the same bits in every call. All outputs for them are finite.
+            float32 and int32 arrays, the same bits in every call. All outputs are finite.
         """
         entry = _FAMILIES[self.family]
         return entry.make(Draw(zlib.crc32(self.name.encode())), **entry.sizes[self.size])
