@@ -113,7 +113,7 @@ def test_what_checkers_read_is_up_to_date():
 
 def test_fields_of_recipes_have_types():
     """All fields of a recipe, each with a type that takes its default; words are listed."""
-    body = ast.parse((PACKAGE / "recipes/fields.pyi").read_text()).body
+    body = ast.parse(made().FILES["recipes/fields.pyi"]()).body
     types = {
         one.target.id: ast.unparse(one.annotation)
         for cls in body
