@@ -159,7 +159,7 @@ static int take(PyObject *given, const char *name, int type, int64_t n, PyObject
     return 0;
 }
 
-/* Runtimes decide the number of configs; without them there are placeholders. */
+/* The number of configs is that of the runtimes; without runtimes, zeros stand for them ("not measured"). */
 static int take_measured(tg_py_prepared *self, PyObject *given) {
     npy_intp dims[1] = {-1};
     if (given == NULL || given == Py_None) {

@@ -36,7 +36,7 @@ _OTHER_TILE = {"dense_cfg.": "config_mlp.", "dense.": "head."}
 
 
 def published_name(recipe: Recipe, name: str) -> str:
-    """Return the name of a recipe's parameter `name` in the published PyTorch model.
+    """Return what the published PyTorch model calls the parameter `name`.
 
     Raises
     ------
