@@ -127,7 +127,7 @@ for _ in range(200):
     os.waitpid(pid, 0)
     draw(3)
 assert threading.active_count() == 1, threading.enumerate()  # none that watches the bars
-print("drawn")
+print("drawn", flush=True)  # a fork would write it again
 
 progress._PATIENCE = 1000  # so that only a fresh lock helps the child
 taken, ended = threading.Event(), threading.Event()
