@@ -239,7 +239,7 @@ def test_numbers_are_as_wide_as_they_must_be(codes, size, tmp_path):
     packs.pack_tree(tmp_path / "b.npz")
     np.testing.assert_array_equal(tg.load(tmp_path / "b.tgpack").config_digits, digits)
     rows = np.array([rows - 1, 0, 1])
-    model_graph = _core.Graph(
+    model_graph = _core.ModelGraph(
         read.node_feat, read.node_opcode, None, read.edge_index, read.node_config_ids, read._digits.stored()
     )
     assert model_graph.num_configs == len(digits)
@@ -743,18 +743,18 @@ def test_codes_are_checked_by_the_core(tmp_path):
     graph = small(4, 3, 2)
     nodes = (graph.node_feat, graph.node_opcode, None, graph.edge_index % 3, graph.node_config_ids)
     codes, table = np.zeros((4, 2, 3), np.uint8), np.zeros((1, 6), np.int8)
-    assert _core.Graph(*nodes, (codes, table)).num_configs == 4
+    assert _core.ModelGraph(*nodes, (codes, table)).num_configs == 4
     for wrong in (codes.astype(np.int32), codes[:, :1], codes[:, :, :2], codes[0], codes[::-1], None, [1]):
         with pytest.raises((tg.ShapeError, TypeError)):
-            _core.Graph(*nodes, (wrong, table))
+            _core.ModelGraph(*nodes, (wrong, table))
     for wrong in (table.astype(np.int16), table[:, :5], None):
         with pytest.raises((tg.ShapeError, TypeError)):
-            _core.Graph(*nodes, (codes, wrong))
+            _core.ModelGraph(*nodes, (codes, wrong))
     for pair in ((codes,), (codes, table, table), ()):
         with pytest.raises(TypeError):
-            _core.Graph(*nodes, pair)
+            _core.ModelGraph(*nodes, pair)
     with pytest.raises(tg.DataError, match="digits in -1..5"):
-        _core.Graph(*nodes, (codes, table + 9))
+        _core.ModelGraph(*nodes, (codes, table + 9))
     for rows in ([4], [-1]):
         with pytest.raises(tg.DataError, match="rows"):
             _core.decode_rows(codes, table, np.array(rows))

@@ -100,13 +100,13 @@ def safetensors_load(
 # model
 _T = TypeVar("_T")
 _Slates = Sequence[
-    tuple["Graph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
+    tuple["ModelGraph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
 ]
 _PerSlate = Sequence[NDArray[Any]]
 _Lists = dict[str, NDArray[Any] | None]
 
 @final
-class Graph:
+class ModelGraph:
     num_nodes: int
     num_edges: int
     num_config_nodes: int
@@ -130,21 +130,21 @@ class Graph:
         config_feat: NDArray[np.float32] | None = None,
         graph_feat: NDArray[np.float32] | None = None,
         digit_rows: int = 0,
-    ) -> Graph: ...
+    ) -> ModelGraph: ...
     def with_configs(
         self,
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None,
         config_feat: NDArray[np.float32] | None = None,
         /,
-    ) -> Graph: ...
-    def cut(self, nodes: int, /) -> tuple[Graph, ...]: ...
+    ) -> ModelGraph: ...
+    def cut(self, nodes: int, /) -> tuple[ModelGraph, ...]: ...
 
 @final
 class Prepared:
     name: str
-    nodes: Graph
-    graph: Graph | None
-    cuts: tuple[Graph, ...]
+    nodes: ModelGraph
+    graph: ModelGraph | None
+    cuts: tuple[ModelGraph, ...]
     mapped: Any
     measured: NDArray[Any]
     normalizers: NDArray[np.int64] | None
@@ -160,7 +160,7 @@ class Prepared:
     nbytes: int
     def __new__(
         cls,
-        nodes: Graph,
+        nodes: ModelGraph,
         name: str,
         configs: bool = True,
         measured: NDArray[Any] | None = None,
@@ -174,8 +174,8 @@ class Prepared:
     ) -> Prepared: ...
     def slate(
         self, rows: NDArray[np.int64], segment: int | None = None, /
-    ) -> tuple[Graph, NDArray[np.int64]]: ...
-    def slates(self, rows: NDArray[np.int64], /) -> list[tuple[Graph, NDArray[np.int64]]]: ...
+    ) -> tuple[ModelGraph, NDArray[np.int64]]: ...
+    def slates(self, rows: NDArray[np.int64], /) -> list[tuple[ModelGraph, NDArray[np.int64]]]: ...
     def values(self, target: str, /) -> NDArray[np.float64]: ...
     def with_configs(
         self, digits: NDArray[np.int8] | None, config_feat: NDArray[np.float32] | None = None, /
@@ -257,7 +257,7 @@ class Prepare:
         kept: Any = None,
         digit_rows: int = 0,
         name: str | None = None,
-    ) -> Graph: ...
+    ) -> ModelGraph: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...
     def set_state(self, state: dict[str, NDArray[Any]], /) -> None: ...
@@ -390,7 +390,7 @@ def op_forward(
     attrs: dict[str, float | str],
     inputs: tuple[NDArray[np.float32], ...],
     params: tuple[NDArray[np.float32], ...],
-    graph: Graph | int,
+    graph: ModelGraph | int,
     configs: int,
     key: int,
     training: bool,
@@ -404,7 +404,7 @@ def op_backward(
     attrs: dict[str, float | str],
     inputs: tuple[NDArray[np.float32], ...],
     params: tuple[NDArray[np.float32], ...],
-    graph: Graph | int,
+    graph: ModelGraph | int,
     configs: int,
     key: int,
     training: bool,

@@ -109,7 +109,7 @@ static int module_exec(PyObject *module) {
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     tg_state *state = PyModule_GetState(module);
-    Py_VISIT(state->graph);
+    Py_VISIT(state->model_graph);
     Py_VISIT(state->prepared);
     Py_VISIT(state->model);
     Py_VISIT(state->workspace);
@@ -118,7 +118,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int clear(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
-    Py_CLEAR(state->graph);
+    Py_CLEAR(state->model_graph);
     Py_CLEAR(state->prepared);
     Py_CLEAR(state->model);
     Py_CLEAR(state->workspace);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "prepare/padding.h"
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 #include "features/schema.h"
 #include "prepare/encoding.h"
 #include "prepare/program.h"
@@ -178,7 +178,7 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
         return NULL;
     tg_kept *kept = NULL;
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
-    tg_py_graph *graph = tg_py_graph_new(tg_state_of(object)->graph, digit_rows);
+    tg_py_model_graph *graph = tg_py_model_graph_new(tg_state_of(object)->model_graph, digit_rows);
     if (graph == NULL || enter(self, 0) < 0) {
         Py_XDECREF((PyObject *)graph);
         return NULL;
@@ -189,7 +189,7 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     status = tg_program_apply(&self->program, &stored, configs, kept, &graph->graph, &err);
     Py_END_ALLOW_THREADS;
     leave(self);
-    if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0))
+    if (status == TG_OK && (!configs || tg_py_model_graph_configs(graph, digits, Py_None) == 0))
         return (PyObject *)graph;
     Py_DECREF((PyObject *)graph);
     return status == TG_OK ? NULL : tg_raise_about(&err, name);
@@ -305,7 +305,7 @@ static PyMethodDef methods[] = {
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None "
                "(N, X), "
-               "digits=None, configs=True, kept=None, digit_rows=0, name=None) -> Graph")},
+               "digits=None, configs=True, kept=None, digit_rows=0, name=None) -> ModelGraph")},
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
@@ -331,7 +331,7 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_doc,
-     (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a Graph.")},
+     (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a ModelGraph.")},
     {0, NULL},
 };
 

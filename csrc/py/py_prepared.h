@@ -2,7 +2,7 @@
 #ifndef TG_PY_PREPARED_H
 #define TG_PY_PREPARED_H
 
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 #include "store/measured.h"
 
 /* Arrays that follow from the measurements; each is made when it is first asked for. */
@@ -33,7 +33,7 @@ int tg_add_store_type(PyObject *module);
 PyArrayObject *tg_py_made(tg_py_prepared *self, tg_made which);
 
 /* The graph of one segment (>= 0), or the whole one (-1); NULL with an exception. */
-tg_py_graph *tg_py_part(tg_py_prepared *self, int64_t segment);
+tg_py_model_graph *tg_py_part(tg_py_prepared *self, int64_t segment);
 
 /* Rows of the graph's configs: `rows` themselves, or which of the distinct ones. A new reference. */
 PyObject *tg_py_stored_rows(const tg_py_prepared *self, PyObject *rows);

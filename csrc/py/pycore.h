@@ -19,7 +19,7 @@
 
 /* What one import of the core owns: the state of its module. */
 typedef struct tg_state {
-    PyTypeObject *graph, *prepared, *model, *workspace;
+    PyTypeObject *model_graph, *prepared, *model, *workspace;
 } tg_state;
 
 /* The state of the module that the type of `object`, one of the core's own, belongs to. */

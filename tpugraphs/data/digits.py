@@ -111,7 +111,7 @@ class Digits:
         return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
 
     def stored(self) -> Any:
-        """Return the digits in the form for `_core.Graph`."""
+        """Return the digits in the form for `_core.ModelGraph`."""
         return self.get()
 
     def source(self) -> Any:
@@ -208,7 +208,7 @@ class CodedDigits(Digits):
         return CodedDigits(codes, self._table.copy(), self._path)
 
     def stored(self) -> Any:
-        """Return the digits in the form for `_core.Graph`."""
+        """Return the digits in the form for `_core.ModelGraph`."""
         self._intact()
         return self._codes, self._table
 
