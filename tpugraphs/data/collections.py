@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
-from tpugraphs.data.arrays import fail, from_member, naming
-from tpugraphs.data.digits import DIGITS, Digits
+from tpugraphs.data.arrays import fail, naming
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
@@ -51,7 +50,7 @@ _NO_GRAPHS = {  # ending -> what it is, and what to do with it
     ".json": ("JSON", "read it with json.load, then " + _TABLE.format("table")),
 }
 _GZIP = b"\x1f\x8b"
-_Member = tuple[Any, str, tuple[int, ...], int]
+_Member = Any  # an array, or for digits their shape and whether they are in Fortran order
 _Stamp = tuple[int, int, int, int]
 
 
@@ -115,7 +114,7 @@ def load(
             raise fail("file", "a graph", *other) from None
         if MEMBER not in members:
             return _published_graph(file, members, stamp)
-        left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
+        left = limit - sum(array.nbytes for name, array in members.items() if name != "node_config_feat")
         more, again = _core.npz_load(file, _ANY, (), max(0, left))
         if again != stamp:
             raise _structure("file", "one file", "another one, written while it was read")
@@ -186,15 +185,15 @@ def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> G
             raise _structure(name, "this array in the file", f"only {have}")
     fields = _fields(file, members)
     if layout:
-        fields["node_config_feat"] = _digits(file, members, stamp, DIGITS, None)
-        if members["node_config_feat"][3]:
+        fields["node_config_feat"] = _digits(file, members, stamp, _core.SCHEMA["digits"], None)
+        if members["node_config_feat"][1]:
             raise fail("node_config_feat", "C order", "Fortran order", "save it again in C order")
     return TileGraph(**fields) if tile else LayoutGraph(**fields)
 
 
 def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
     """Return the graph of a file that holds its schema."""
-    schema, about = read_schema(from_member(members.pop(MEMBER)))
+    schema, about = read_schema(members.pop(MEMBER))
     members.pop("node_splits", None)
     for name in ("config_runtime", "config_runtime_normalizers"):
         if name in members:
@@ -215,19 +214,17 @@ def _structure(field: str, expected: str, found: str) -> DataError:
 
 def _fields(file: str, members: dict[str, _Member]) -> dict[str, Any]:
     """Return arguments of a graph: its arrays except the digits, and where it comes from."""
-    fields: dict[str, Any] = {
-        name: from_member(member) for name, member in members.items() if name != "node_config_feat"
-    }
+    fields = {name: array for name, array in members.items() if name != "node_config_feat"}
     return {**fields, "name": Path(file).stem, "collection": collection_of(file), "path": file}
 
 
 def _digits(
     file: str, members: dict[str, _Member], stamp: _Stamp, width: int, values: tuple[int, ...] | None
-) -> Digits:
-    shape = members["node_config_feat"][2]
+) -> _core.Digits:
+    shape = members["node_config_feat"][0]
     if len(shape) != 3 or shape[2] != width:
         raise _structure("node_config_feat", f"shape (C, K, {width})", f"shape {shape}")
-    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp, values=values)
+    return _core.Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp, values=values)
 
 
 _OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package

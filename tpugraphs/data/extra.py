@@ -114,10 +114,9 @@ def _columns(
     shape: tuple[int, ...] = () if rows is None else (rows,)
     for name, values in given.items():
         field = f"{group} column {name!r}"
-        array = arrays.shaped(field, values, shape)
+        array = arrays.numbers(field, values)
         columns.append(Column(name, kinds.get(name, "flag" if array.dtype == np.bool_ else "number")))
-        numbers = array.astype(np.float32) if array.dtype == np.bool_ else array
-        found.append(arrays.floats(field, numbers).reshape(shape))
+        found.append(arrays.floats(field, array, "n"[: len(shape)], shape))
     return np.stack(found, -1) if found else np.zeros((*shape, 0), np.float32), columns
 
 

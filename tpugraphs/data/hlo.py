@@ -22,7 +22,6 @@ from tpugraphs.data import formats
 from tpugraphs.data.arrays import naming, with_graph
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, file_stem
 from tpugraphs.data.columns import Column
-from tpugraphs.data.digits import Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, spelled
 from tpugraphs.errors import DataError
@@ -217,7 +216,7 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
         normalizers = program["config_runtime_normalizers"]
         return TileGraph(**given, **origin, config_runtime_normalizers=normalizers)
     digits = given.pop("node_config_feat")  # checked by the core
-    return LayoutGraph(**given, **origin, node_config_feat=Digits(digits.shape, digits))
+    return LayoutGraph(**given, **origin, node_config_feat=_core.Digits(digits.shape, digits))
 
 
 _TILE = ("node_opcode", "edge_index", "config_feat")

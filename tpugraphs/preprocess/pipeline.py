@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
@@ -353,20 +352,20 @@ class Pipeline:
         self,
         graph: Graph,
         extra: Extra | None,
-        digits: Digits | NDArray[np.int8] | None,
+        digits: _core.Digits | NDArray[np.int8] | None,
         configs: bool = True,
         **measured: Any,
     ) -> _core.Prepared:
         """Prepare a graph with these digits of its configs, and their measurements."""
         core = self._core.apply(
             *self._stored(graph, extra),
-            digits=digits.stored() if isinstance(digits, Digits) else digits,
+            digits=digits.stored() if isinstance(digits, _core.Digits) else digits,
             configs=configs,
             kept=self._kept.get(graph.edge_index),
             digit_rows=0 if self.schema is None else self.sizes.digits[1],
             name=_name(graph),
         )
-        mapped = digits if isinstance(digits, Digits) and digits.mapped else None
+        mapped = digits if isinstance(digits, _core.Digits) and digits.mapped else None
         used = 0 if digits is None or mapped is not None else digits.nbytes
         segments = self._option("segments", "nodes") or 0
         name = str(graph.name)
@@ -378,7 +377,9 @@ class Pipeline:
         rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         features = getattr(graph, "config_feat", None) is not None
         if keep != "none" and stored is not None and stored.in_file and not features:
-            digits, first, inverse = stored.read_distinct()  # without a copy of equal ones
+            found = stored.read_distinct()  # without a copy of equal ones
+            assert found is not None
+            digits, first, inverse = found
             rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
             rows, runtimes, normalizers = pruning.distinct(graph, keep)
@@ -417,7 +418,7 @@ class Pipeline:
                 field="configs",
             )
         if digits is not None and self.schema is not None:
-            check_digits("configs", digits, tuple(digit.values for digit in self.schema.digits), 0)
+            digits = _core.as_digits("configs", digits, tuple(digit.values for digit in self.schema.digits))
         return digits, None if features is None else self._core.configs(features)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -508,7 +509,7 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     return graph, None if (weights == 1).all() else weights
 
 
-def _digits(graph: Graph) -> Digits | None:
+def _digits(graph: Graph) -> _core.Digits | None:
     """Return the configs of a graph as digits per node, None if they are features only."""
     features = getattr(graph, "config_feat", None) is not None
     return None if features and graph._digits.shape[2] == 0 else graph._digits
