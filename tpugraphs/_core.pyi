@@ -111,7 +111,7 @@ class Graph:
     _pack: Any
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
     def _set(self, **fields: Any) -> None: ...
-    def _with(self, **fields: Any) -> Self: ...
+    def _with(self, kind: type[Any] | None = None, /, **fields: Any) -> Self: ...
     def _take(
         self, given: dict[str, Any], columns: dict[str, Any], values: tuple[int, ...] | None, /
     ) -> None: ...
@@ -288,34 +288,20 @@ class Prepare:
     columns: dict[str, int]
     counts: dict[str, int]
     def __new__(cls, steps: Sequence[Mapping[str, Any]], node_features: int = 0) -> Prepare: ...
-    def fit(
-        self,
-        node_feat: NDArray[np.float32],
-        node_opcode: NDArray[np.uint8] | None,
-        edge_index: NDArray[np.int64],
-        config_nodes: NDArray[np.int64],
-        graph_feat: NDArray[np.float32] | None,
-        config_feat: NDArray[np.float32] | None,
-        extra: NDArray[np.float32] | None = None,
-        name: str | None = None,
-        /,
-    ) -> Any: ...
+    def fit(self, graph: Graph, extra: NDArray[np.float32] | None = None, /) -> Any: ...
     def finish(self) -> None: ...
     def apply(
         self,
-        node_feat: NDArray[np.float32],
-        node_opcode: NDArray[np.uint8] | None,
-        edge_index: NDArray[np.int64],
-        config_nodes: NDArray[np.int64],
-        graph_feat: NDArray[np.float32] | None,
-        config_feat: NDArray[np.float32] | None,
+        graph: Graph,
         extra: NDArray[np.float32] | None = None,
-        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
-        configs: bool = True,
         kept: Any = None,
         digit_rows: int = 0,
-        name: str | None = None,
-    ) -> ModelGraph: ...
+        configs: bool = True,
+        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
+        measured: tuple[NDArray[Any], NDArray[np.int64] | None] | None = None,
+        rows: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
+    ) -> Prepared: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...
     def set_state(self, state: dict[str, NDArray[Any]], /) -> None: ...

@@ -110,8 +110,8 @@ void *tg_door_refuse(const tg_door *door, int64_t index, const char *expected, c
     char place[96], found[192];
     if (ndim == 1) snprintf(place, sizeof place, "%lld", (long long)at[0]);
     else shape_text(place, sizeof place, ndim, at, NULL);
-    snprintf(found, sizeof found, "%.60s at %s%s%.60s", utf8_of(number), place,
-             column == NULL ? "" : ", column ", column == NULL ? "" : utf8_of(column));
+    snprintf(found, sizeof found, "%.60s%s%s%s%.60s", utf8_of(number), ndim > 0 ? " at " : "",
+             ndim > 0 ? place : "", column == NULL ? "" : ", column ", column == NULL ? "" : utf8_of(column));
     Py_DECREF(number);
     Py_XDECREF(column);
     return refuse(door, expected, todo, found);

@@ -489,11 +489,14 @@ static PyObject *get_mapped(PyObject *object, void *unused) {
     return PyBool_FromLong(((tg_py_digits *)object)->handle != NULL);
 }
 
+int64_t tg_digits_bytes(const tg_py_digits *self) {
+    if (self->codes != NULL) return PyArray_NBYTES((PyArrayObject *)self->codes);
+    return self->shape[0] * self->shape[1] * self->shape[2];
+}
+
 static PyObject *get_bytes(PyObject *object, void *unused) {
     (void)unused;
-    const tg_py_digits *self = (tg_py_digits *)object;
-    if (self->codes != NULL) return PyLong_FromSsize_t(PyArray_NBYTES((PyArrayObject *)self->codes));
-    return PyLong_FromLongLong(self->shape[0] * self->shape[1] * self->shape[2]);
+    return PyLong_FromLongLong(tg_digits_bytes((tg_py_digits *)object));
 }
 
 static PyObject *get_codes(PyObject *object, void *unused) {

@@ -30,6 +30,9 @@ tg_py_digits *tg_new_digits(tg_state *state, PyArrayObject *array, const tg_digi
 PyObject *tg_digits_all(tg_py_digits *self);
 PyObject *tg_digits_stored(tg_py_digits *self);
 
+/* Bytes that they take, in memory or in the file. */
+int64_t tg_digits_bytes(const tg_py_digits *self);
+
 /* Equal configs: rows (U,) of the first of each, and every config's number among them, as a tuple. */
 PyObject *tg_digits_distinct(tg_py_digits *self);
 

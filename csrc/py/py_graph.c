@@ -114,12 +114,18 @@ static PyObject *set_fields(PyObject *object, PyObject *args, PyObject *kwargs) 
     Py_RETURN_NONE;
 }
 
-/* _with(**fields): a copy with other fields, which are checked already. */
+/* _with(kind=None, /, **fields): a copy, of another class, with other fields, which are checked already. */
 static PyObject *with_fields(PyObject *object, PyObject *args, PyObject *kwargs) {
-    (void)args;
     tg_py_graph *self = (tg_py_graph *)object;
-    allocfunc alloc = (allocfunc)PyType_GetSlot(Py_TYPE(object), Py_tp_alloc);
-    PyObject *other = alloc(Py_TYPE(object), 0);
+    PyTypeObject *kind = Py_TYPE(object);
+    tg_state *state = state_of(kind);
+    if (state == NULL || !PyArg_ParseTuple(args, "|O!:_with", &PyType_Type, &kind)) return NULL;
+    if (!PyType_IsSubtype(kind, state->graph)) {
+        PyErr_SetString(PyExc_TypeError, "_with: expected a class of graphs");
+        return NULL;
+    }
+    allocfunc alloc = (allocfunc)PyType_GetSlot(kind, Py_tp_alloc);
+    PyObject *other = alloc(kind, 0);
     for (int i = 0; other != NULL && i < TG_G_FIELDS; i++)
         ((tg_py_graph *)other)->field[i] = self->field[i] == NULL ? NULL : Py_NewRef(self->field[i]);
     if (other != NULL && put_all((tg_py_graph *)other, kwargs) < 0) Py_CLEAR(other);
@@ -212,7 +218,8 @@ static PyMethodDef methods[] = {
     {"_set", (PyCFunction)(void (*)(void))set_fields, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("_set(**fields): fill fields, which are checked already.")},
     {"_with", (PyCFunction)(void (*)(void))with_fields, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("_with(**fields): a copy with other fields, which are checked already.")},
+     PyDoc_STR("_with(kind=None, /, **fields): a copy, of another class, with other fields, which are checked "
+               "already.")},
     {"_take", take, METH_VARARGS,
      PyDoc_STR(
          "_take(given, columns, values): check arrays and hold them, by the rules of the graph's kind.")},

@@ -193,29 +193,35 @@ static int cut(tg_py_prepared *self, long long most) {
     return 0;
 }
 
+PyObject *tg_new_prepared(PyTypeObject *type, tg_py_model_graph *nodes, const tg_made_of *of) {
+    tg_py_prepared *self = empty(type, of->name == NULL ? Py_None : of->name, (PyObject *)nodes);
+    if (self == NULL) return NULL;
+    if (of->configs) put(&self->graph, (PyObject *)nodes);
+    put(&self->mapped, of->mapped == NULL ? Py_None : of->mapped);
+    self->bytes = of->bytes;
+    int status = take_measured(self, of->measured);
+    if (status == 0) status = take(of->normalizers, "normalizers", NPY_INT64, self->C, &self->normalizers);
+    if (status == 0) status = take(of->kept, "kept", NPY_INT64, self->C, &self->kept);
+    if (status == 0) status = take(of->weights, "weights", NPY_FLOAT32, self->C, &self->weights);
+    if (status == 0) status = take(of->valid, "valid", NPY_BOOL, self->C, &self->valid);
+    if (status == 0) status = cut(self, of->segments);
+    if (status < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
 static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"nodes",   "name",  "configs",  "measured", "normalizers", "kept",
                             "weights", "valid", "segments", "mapped",   "nbytes",      NULL};
-    PyObject *nodes, *name, *a[5] = {NULL}, *mapped = Py_None;
-    int configs = 1;
+    PyObject *nodes;
+    tg_made_of of = {.configs = 1};
     long long segments = 0, bytes = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!U|pOOOOOLOL:Prepared", names,
-                                     ((tg_state *)PyType_GetModuleState(type))->model_graph, &nodes, &name,
-                                     &configs, &a[0], &a[1], &a[2], &a[3], &a[4], &segments, &mapped, &bytes))
+                                     ((tg_state *)PyType_GetModuleState(type))->model_graph, &nodes, &of.name,
+                                     &of.configs, &of.measured, &of.normalizers, &of.kept, &of.weights, &of.valid,
+                                     &segments, &of.mapped, &bytes))
         return NULL;
-    tg_py_prepared *self = empty(type, name, nodes);
-    if (self == NULL) return NULL;
-    if (configs) put(&self->graph, nodes);
-    put(&self->mapped, mapped);
-    self->bytes = bytes;
-    int status = take_measured(self, a[0]);
-    if (status == 0) status = take(a[1], "normalizers", NPY_INT64, self->C, &self->normalizers);
-    if (status == 0) status = take(a[2], "kept", NPY_INT64, self->C, &self->kept);
-    if (status == 0) status = take(a[3], "weights", NPY_FLOAT32, self->C, &self->weights);
-    if (status == 0) status = take(a[4], "valid", NPY_BOOL, self->C, &self->valid);
-    if (status == 0) status = cut(self, segments);
-    if (status < 0) Py_CLEAR(self);
-    return (PyObject *)self;
+    of.segments = segments, of.bytes = bytes;
+    return tg_new_prepared(type, (tg_py_model_graph *)nodes, &of);
 }
 
 /* with_configs(digits, config_feat) -> Prepared */

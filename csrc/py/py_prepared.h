@@ -26,6 +26,17 @@ typedef struct tg_py_prepared {
     int64_t bytes;                                             /* of memory, roughly */
 } tg_py_prepared;
 
+/* What one is made of, besides its nodes. Arrays (C,) may be NULL or None, and the bytes are those of the digits. */
+typedef struct tg_made_of {
+    PyObject *name, *measured, *normalizers, *kept, *weights, *valid, *mapped;
+    int configs;      /* the nodes have them */
+    int64_t segments; /* most nodes of one; 0: it is not cut */
+    int64_t bytes;
+} tg_made_of;
+
+/* A new Prepared, or NULL with an exception. */
+PyObject *tg_new_prepared(PyTypeObject *type, tg_py_model_graph *nodes, const tg_made_of *of);
+
 int tg_add_prepared_type(PyObject *module);
 int tg_add_store_type(PyObject *module);
 

@@ -21,7 +21,7 @@ import madeup
 import models
 import numpy as np
 from broken import npz
-from prepare_cases import BAD_GRAPHS, BAD_STEPS, PROGRAMS, stored
+from prepare_cases import BAD_GRAPHS, BAD_STEPS, PROGRAMS, as_graph, stored
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -247,9 +247,9 @@ def prepare():
     """Preprocessing: programs, fits, graphs and state, good and refused."""
     for steps, options in PROGRAMS.values():
         core, graph = _core.Prepare(steps), stored(acyclic=False, **options)
-        kept = core.fit(*graph.values())
+        kept = core.fit(*as_graph(graph))
         core.finish()
-        made = core.apply(*graph.values(), kept=kept)
+        made = core.apply(*as_graph(graph), kept=kept).nodes
         made.with_configs(np.zeros((2, made.num_config_nodes, 18), np.int8))
         _core.Prepare(steps).set_state(core.get_state())
         if core.columns["config"] > 0:
@@ -260,13 +260,13 @@ def prepare():
         with contextlib.suppress(tg.Error):
             _core.Prepare(wrong)
     core = _core.Prepare(PROGRAMS["encode"][0])
-    core.fit(*stored().values())
+    core.fit(*as_graph(stored()))
     core.finish()
     for change, _ in BAD_GRAPHS.values():
         graph = stored()
         change(graph)
         with contextlib.suppress(tg.Error):
-            core.apply(*graph.values())
+            core.apply(*as_graph(graph))
     _core.prepare_steps()
 
 

@@ -17,7 +17,6 @@ from tpugraphs import _core
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
-from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
@@ -301,7 +300,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Return noise, modes and shift of measured runtimes; append findings to `found`."""
-    repeats = _core.repeats(inverse, relative_runtimes(graph))
+    repeats = _core.repeats(inverse, graph.relative_runtime)
     if repeats is None:  # single measurements, of the configs that have two or more
         several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[graph.runtime > 0]
         several = several[np.isfinite(several).sum(axis=1) > 1]

@@ -206,6 +206,11 @@ class Graph(_core.Graph):
             return np.where(self.runtime > 0, 1 / self.runtime, self.runtime)
 
     @property
+    def relative_runtime(self) -> npt.NDArray[np.float64]:
+        """Runtimes (C,) that are compared within the graph: of measured tile graphs, over the normalizers."""
+        return self.runtime.astype(np.float64)
+
+    @property
     def num_nodes(self) -> int:
         """Number N of nodes."""
         return int(self.node_feat.shape[0])

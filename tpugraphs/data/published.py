@@ -159,6 +159,12 @@ class TileGraph(_Published):
         }  # fmt: skip
         self._init_published(given, name, collection, path)
 
+    @property
+    def relative_runtime(self) -> npt.NDArray[np.float64]:
+        """Runtimes (C,) over the normalizers, which may be 0 if nothing was measured."""
+        runtimes = super().relative_runtime
+        return runtimes / self.config_runtime_normalizers if self.has_runtimes else runtimes
+
 
 #: Kind -> class, as packs and PyTorch Geometric name it.
 KINDS: dict[str, type[Graph]] = {one.kind: one for one in (Graph, LayoutGraph, TileGraph)}

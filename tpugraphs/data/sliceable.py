@@ -35,9 +35,7 @@ class _Samples:
         return (self[row] for row in range(len(self)))
 
     def __reduce__(self) -> Any:  # pickle cannot import the class below by name
-        plain = object.__new__(_kind_of(type(self)))
-        plain.__setstate__(self.__getstate__())
-        return as_samples, (plain,)
+        return as_samples, (self._with(_kind_of(type(self))),)  # type: ignore[attr-defined]
 
 
 @functools.cache
@@ -85,6 +83,4 @@ def as_samples(graph: Graph) -> Graph:
     if isinstance(graph, _Samples):
         return graph
     kind: Any = type(graph)
-    made: Graph = object.__new__(_samples_of(kind))
-    made.__dict__.update(graph.__dict__)
-    return made
+    return graph._with(_samples_of(kind))
