@@ -33,6 +33,15 @@ int tg_number_of(PyArrayObject *array, tg_number *number) {
     return number->kind != 0;
 }
 
+PyObject *tg_numbers(const char *field, PyObject *object) {
+    tg_number type;
+    if (PyArray_CheckExact(object) && tg_number_of((PyArrayObject *)object, &type)) return Py_NewRef(object);
+    PyObject *module = PyImport_ImportModule("tpugraphs.data.arrays");
+    PyObject *array = module == NULL ? NULL : PyObject_CallMethod(module, "numbers", "sO", field, object);
+    Py_XDECREF(module);
+    return array;
+}
+
 /* ---- refusals ---- */
 
 static const char *utf8_of(PyObject *text) {
@@ -344,34 +353,44 @@ PyArrayObject *tg_row_numbers(PyObject *rows, int64_t count) {
 
 /* ---- for Python ---- */
 
-/* as_floats(field, array, letters, sizes) */
-static PyObject *as_floats(PyObject *self, PyObject *args) {
-    (void)self;
-    tg_door door = {.dims = {-1, -1, -1}};
-    PyObject *sizes;
-    if (!PyArg_ParseTuple(args, "O&O!O&O!:as_floats", tg_take_text, &door.field, &PyArray_Type, &door.given,
-                          tg_take_text, &door.letters, &PyTuple_Type, &sizes))
-        return NULL;
-    const Py_ssize_t n = PyTuple_Size(sizes), most = (Py_ssize_t)strlen(door.letters);
-    if (n > most || most > 3) {
-        PyErr_SetString(PyExc_ValueError, "letters: expected at most three, and no more sizes");
-        return NULL;
+/* What is given as an array; for as many dimensions as letters, at most three. */
+static int open_door(tg_door *door, PyObject *given) {
+    if (strlen(door->letters) > 3) {
+        PyErr_SetString(PyExc_ValueError, "letters: expected at most three");
+        return -1;
     }
-    for (Py_ssize_t i = 0; i < n; i++) door.dims[i] = PyLong_AsSsize_t(PyTuple_GetItem(sizes, i));
-    return PyErr_Occurred() ? NULL : (PyObject *)tg_door_floats(&door);
+    for (int i = 0; i < 3; i++) door->dims[i] = -1;
+    door->given = tg_numbers(door->field, given);
+    return door->given == NULL ? -1 : 0;
 }
 
+/* as_floats(field, value, letters, sizes) */
+static PyObject *as_floats(PyObject *self, PyObject *args) {
+    (void)self;
+    tg_door door = {0};
+    PyObject *given, *sizes;
+    if (!PyArg_ParseTuple(args, "O&OO&O!:as_floats", tg_take_text, &door.field, &given, tg_take_text, &door.letters,
+                          &PyTuple_Type, &sizes) ||
+        open_door(&door, given) < 0)
+        return NULL;
+    const Py_ssize_t n = PyTuple_Size(sizes), most = (Py_ssize_t)strlen(door.letters);
+    for (Py_ssize_t i = 0; i < n && i < most; i++) door.dims[i] = PyLong_AsSsize_t(PyTuple_GetItem(sizes, i));
+    PyObject *array = PyErr_Occurred() ? NULL : (PyObject *)tg_door_floats(&door);
+    Py_DECREF(door.given);
+    return array;
+}
+
+/* as_whole(field, value, letters) */
 static PyObject *as_whole(PyObject *self, PyObject *args) {
     (void)self;
-    tg_door door = {.dims = {-1, -1, -1}};
-    if (!PyArg_ParseTuple(args, "O&O!O&:as_whole", tg_take_text, &door.field, &PyArray_Type, &door.given,
-                          tg_take_text, &door.letters))
+    tg_door door = {0};
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "O&OO&:as_whole", tg_take_text, &door.field, &given, tg_take_text, &door.letters) ||
+        open_door(&door, given) < 0)
         return NULL;
-    if (strlen(door.letters) > 3) {
-        PyErr_SetString(PyExc_ValueError, "letters: expected at most three");
-        return NULL;
-    }
-    return (PyObject *)tg_door_whole(&door, INT64_MIN, INT64_MAX, NULL);
+    PyObject *array = (PyObject *)tg_door_whole(&door, INT64_MIN, INT64_MAX, NULL);
+    Py_DECREF(door.given);
+    return array;
 }
 
 int tg_take_values(PyObject *given, void *to) {
@@ -390,24 +409,27 @@ int tg_take_values(PyObject *given, void *to) {
     return PyErr_Occurred() == NULL;
 }
 
-/* as_digits(field, array (C, K, D), values (D,) or None) */
+/* as_digits(field, value (C, K, D), values (D,) or None) */
 static PyObject *as_digits(PyObject *self, PyObject *args) {
     (void)self;
-    tg_door door = {.letters = "CKD", .dims = {-1, -1, -1}};
+    tg_door door = {.letters = "CKD"};
     tg_digit_values values;
-    if (!PyArg_ParseTuple(args, "O&O!O&:as_digits", tg_take_text, &door.field, &PyArray_Type, &door.given,
-                          tg_take_values, &values))
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "O&OO&:as_digits", tg_take_text, &door.field, &given, tg_take_values, &values) ||
+        open_door(&door, given) < 0)
         return NULL;
     door.dims[2] = values.n < 0 ? TG_DIGITS : (npy_intp)values.n;
-    return (PyObject *)tg_door_digits(&door, values.n < 0 ? NULL : values.of);
+    PyObject *array = (PyObject *)tg_door_digits(&door, values.n < 0 ? NULL : values.of);
+    Py_DECREF(door.given);
+    return array;
 }
 
 PyMethodDef tg_array_methods[] = {
     {"as_floats", as_floats, METH_VARARGS,
-     PyDoc_STR("as_floats(field, array, letters, sizes): finite float32, read-only, of as many dimensions as "
+     PyDoc_STR("as_floats(field, value, letters, sizes): finite float32, read-only, of as many dimensions as "
                "letters; the first ones have these sizes, -1: any.")},
-    {"as_whole", as_whole, METH_VARARGS, PyDoc_STR("as_whole(field, array, letters): int64, read-only.")},
+    {"as_whole", as_whole, METH_VARARGS, PyDoc_STR("as_whole(field, value, letters): int64, read-only.")},
     {"as_digits", as_digits, METH_VARARGS,
-     PyDoc_STR("as_digits(field, array (C, K, D), values): int8 in -1..values[d]-1; None: of layouts.")},
+     PyDoc_STR("as_digits(field, value (C, K, D), values): int8 in -1..values[d]-1; None: of layouts.")},
     {NULL, NULL, 0, NULL},
 };

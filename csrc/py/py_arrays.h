@@ -19,6 +19,10 @@ typedef struct tg_door {
 
 extern const char tg_check_writer[]; /* what to do about an array that a program wrote wrongly */
 
+/* An array of numbers from any object: itself, or what NumPy makes of it. A new reference, or NULL with an
+   exception: it is no array of numbers, or has a mask. */
+PyObject *tg_numbers(const char *field, PyObject *object);
+
 /* How the numbers of an array are stored; 0 when its dtype is not one of the allowed. */
 int tg_number_of(PyArrayObject *array, tg_number *number);
 

@@ -132,6 +132,23 @@ static PyObject *with_fields(PyObject *object, PyObject *args, PyObject *kwargs)
     return other;
 }
 
+/* What is given as arrays of numbers; digits that are stored stay as they are. A new dict. */
+static PyObject *numbers_of(PyObject *given) {
+    PyObject *arrays = PyDict_New(), *name, *value;
+    Py_ssize_t at = 0;
+    while (arrays != NULL && PyDict_Next(given, &at, &name, &value)) {
+        if (value == Py_None) continue;
+        const char *field = tg_utf8(name, NULL);
+        PyObject *held = PyObject_HasAttrString(value, "_digits") ? PyObject_GetAttrString(value, "_digits")
+                                                                    : Py_NewRef(value);
+        PyObject *array = held == NULL || field == NULL || tg_is_digits(held) ? Py_XNewRef(held) : tg_numbers(field, held);
+        Py_XDECREF(held);
+        if (field == NULL || array == NULL || PyDict_SetItem(arrays, name, array) < 0) Py_CLEAR(arrays);
+        Py_XDECREF(array);
+    }
+    return arrays;
+}
+
 static PyObject *take(PyObject *object, PyObject *args) {
     PyObject *given, *columns;
     tg_digit_values values;
@@ -139,8 +156,11 @@ static PyObject *take(PyObject *object, PyObject *args) {
                           &values))
         return NULL;
     tg_state *state = state_of(Py_TYPE(object));
-    if (state == NULL || tg_graph_take((tg_py_graph *)object, state, given, columns, &values) < 0)
-        return NULL;
+    PyObject *arrays = state == NULL ? NULL : numbers_of(given);
+    if (arrays == NULL) return NULL;
+    const int status = tg_graph_take((tg_py_graph *)object, state, arrays, columns, &values);
+    Py_DECREF(arrays);
+    if (status < 0) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tpugraphs import _core
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import no_memory
 
@@ -90,7 +89,7 @@ def check_mask(field: str, value: Any, where: str = "") -> None:
 
 
 def numbers(field: str, value: Any) -> AnyArray:
-    """Return an array of numbers of any type of at most eight bytes."""
+    """Return an array of numbers of at most eight bytes each; the core calls this for other objects."""
     check_mask(field, value)
     try:
         array = np.asarray(value)
@@ -111,22 +110,3 @@ def refuse(
         where = f" at {at[0] if len(at) == 1 else at}" if at else ""
         found = f"{array[at].item()!r}{where}{name}"
         raise fail(field, expected, found, todo)
-
-
-def all_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given, but None, as arrays of numbers; digits that are stored stay as they are."""
-    found = {name: getattr(value, "_digits", value) for name, value in given.items() if value is not None}
-    return {
-        name: value if isinstance(value, _core.Digits) else numbers(name, value)
-        for name, value in found.items()
-    }
-
-
-def integers(field: str, value: Any, letters: str) -> npt.NDArray[np.int64]:
-    """Return exact int64 of as many dimensions as letters; DataError for numbers that are not whole."""
-    return _core.as_whole(field, numbers(field, value), letters)
-
-
-def floats(field: str, value: Any, letters: str, sizes: Sequence[int] = ()) -> npt.NDArray[np.float32]:
-    """Return finite float32 of as many dimensions as letters; wider numbers are rounded to nearest."""
-    return _core.as_floats(field, numbers(field, value), letters, tuple(sizes))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import arrays
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
@@ -92,7 +92,8 @@ def with_extra(
 
 def with_made(graph: Graph, function: Function) -> Graph:
     """Return a graph of any schema with the features that a user's function makes."""
-    return with_extra(graph, **_made(graph, function))
+    made = _made(graph, function)
+    return with_extra(graph, **made)
 
 
 def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[Made, NDArray[np.float32]]:
@@ -150,9 +151,9 @@ def _columns(
     shape: tuple[int, ...] = () if rows is None else (rows,)
     for name, values in given.items():
         field = f"{group} column {name!r}"
-        array = arrays.numbers(field, values)
-        columns.append(Column(name, kinds.get(name, "flag" if array.dtype == np.bool_ else "number")))
-        found.append(arrays.floats(field, array, "n"[: len(shape)], shape))
+        flags = getattr(values, "dtype", np.asarray(values).dtype) == np.bool_
+        columns.append(Column(name, kinds.get(name, "flag" if flags else "number")))
+        found.append(_core.as_floats(field, values, "n"[: len(shape)], shape))
     return np.stack(found, -1) if found else np.zeros((*shape, 0), np.float32), columns
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import _core
 from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, refuse_rows, typed
@@ -417,7 +418,7 @@ def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[_Key, G
     def of(key: _Key) -> Graph:
         ends, feat, codes = _of("edges", edges, key), _of("nodes", nodes, key), _of("opcodes", opcodes, key)
         if ends is not None and feat is None and codes is None:
-            ends = arrays.integers("edge_index", ends, "E2")
+            ends = _core.as_whole("edge_index", ends, "E2")
             feat = np.zeros((int(np.max(ends, initial=0)) + 1, 0))
         return Graph(name=rows.name(key), node_feat=feat, edge_index=ends, node_opcode=codes)
 

@@ -139,7 +139,7 @@ class Graph(_core.Graph):
                 "node_config_feat": node_config_feat, "runtime": runtime, "valid": valid, "repeats": repeats,
             }  # fmt: skip
             columns = {f"{group}_feat": columns for group, columns in names.items()}
-            self._take(arrays.all_numbers(given), columns, values)
+            self._take(given, columns, values)
             self._set(schema=self._own_schema(schema, names))
             self.schema.check_values(self.name, self._features())
         except DataError as error:

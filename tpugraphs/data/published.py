@@ -31,7 +31,7 @@ class _Published(Graph):
         self, given: dict[str, Any], name: str, collection: str | None, path: str | None
     ) -> None:
         self._set(name="graph" if name is None else str(name), collection=collection, path=path)
-        self._take(arrays.all_numbers(given), {}, None)
+        self._take(given, {}, None)
 
     def _saved(self) -> Iterator[tuple[str, Any]]:
         """Return the arrays of a file in the published schema."""

@@ -117,7 +117,7 @@ def _width(graph: Graph) -> int:
 
 
 def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    return arrays.floats("configs", configs, "nT", (-1, _width(graph)))
+    return _core.as_floats("configs", configs, "nT", (-1, _width(graph)))
 
 
 def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
@@ -132,11 +132,11 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     if isinstance(configs, ConfigFeatures):
         return configs.digits
     if graph.kind == "graph":
-        return _core.as_digits("configs", arrays.numbers("configs", configs), (MOST_DIGIT_VALUES,) * width)
+        return _core.as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
     array = np.asarray(configs)
     if array.dtype == np.int8 and array.flags.c_contiguous:
         return array  # the core checks digits as it reads them
-    return _core.as_digits("configs", arrays.numbers("configs", array), None)
+    return _core.as_digits("configs", array, None)
 
 
 def compare_precisions(

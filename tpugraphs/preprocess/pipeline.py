@@ -227,9 +227,9 @@ class Pipeline:
         """Return a graph with the features of the user's function, or the graph and these features."""
         if self.extra is None:
             return graph, None
-        if self.kind == "graph":
-            return with_made(graph, self.extra), None
-        return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
+        if self.kind != "graph":
+            return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
+        return with_made(graph, self.extra), None
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
         """Make the steps that depend on the first graph."""
