@@ -523,10 +523,18 @@ def prune(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_configs(digits: NDArray[np.int8], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_rows(rows: NDArray[np.float32], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def merge_measured(
+    first: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    runtime: NDArray[np.float64],
+    ran: NDArray[np.bool_] | None,
+    keep: str,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
 def merge_configs(
     first: NDArray[np.int64],
     inverse: NDArray[np.int64],
-    runtime: NDArray[np.int64],
+    runtime: NDArray[Any],
     normalizers: NDArray[np.int64] | None,
     keep: str,
     /,

@@ -57,6 +57,52 @@ static PyObject *dedup_rows(PyObject *self, PyObject *arg) {
                : tg_equal_rows(PyArray_DATA(rows), dims[0], (int64_t)dims[1] * (int64_t)sizeof(float));
 }
 
+/* A tg_keep by its word; -1 with an exception. */
+static int keep_of(const char *word) {
+    static const char *const words[] = {"first", "min", "mean"};
+    for (int keep = 0; keep < 3; keep++)
+        if (strcmp(word, words[keep]) == 0) return keep;
+    tg_error unknown;
+    tg_fail(&unknown, TG_E_CONFIG, "keep: expected 'first', 'min' or 'mean', got '%.64s'", word);
+    tg_raise(&unknown, NULL);
+    return -1;
+}
+
+/* merge_measured(first, inverse, runtime, ran or None, keep) -> rows, runtimes */
+static PyObject *merge_measured(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4];
+    const char *word;
+    if (!PyArg_ParseTuple(args, "OOOOO&:merge_measured", &objects[0], &objects[1], &objects[2], &objects[3],
+                          tg_take_text, &word))
+        return NULL;
+    const int keep = keep_of(word);
+    npy_intp U[1] = {-1}, C[1] = {-1};
+    PyArrayObject *first = keep < 0 ? NULL : tg_array(objects[0], "first", NPY_INT64, 1, U, "(U,)");
+    PyArrayObject *inverse = first == NULL ? NULL : tg_array(objects[1], "inverse", NPY_INT64, 1, C, "(C,)");
+    PyArrayObject *runtime =
+        inverse == NULL ? NULL : tg_array(objects[2], "runtime", NPY_FLOAT64, 1, C, "(C,)");
+    PyArrayObject *ran = NULL;
+    if (runtime == NULL ||
+        (objects[3] != Py_None && (ran = tg_array(objects[3], "ran", NPY_BOOL, 1, C, "(C,)")) == NULL))
+        return NULL;
+    PyArrayObject *rows = tg_new_array(NPY_INT64, 1, U), *times = tg_new_array(NPY_FLOAT64, 1, U);
+    PyArrayObject *own[2] = {tg_private_copy(first), tg_private_copy(inverse)};
+    tg_error err = {0};
+    tg_status status = TG_E_MEMORY;
+    const int made = rows != NULL && times != NULL && own[0] != NULL && own[1] != NULL;
+    if (made) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = tg_rows_merge_real(TG_I64(rows), TG_F64(times), (tg_keep)keep, TG_I64(own[0]), U[0],
+                                    TG_I64(own[1]), C[0], TG_F64(runtime),
+                                    ran == NULL ? NULL : PyArray_DATA(ran), &err);
+        Py_END_ALLOW_THREADS;
+    }
+    for (int i = 0; i < 2; i++) Py_XDECREF((PyObject *)own[i]);
+    if (status == TG_OK) return Py_BuildValue("NN", rows, times);
+    return fail(made ? &err : NULL, rows, times);
+}
+
 /* merge_configs(first, inverse, runtime, normalizers or None, keep) -> rows, runtimes, normalizers or None */
 static PyObject *merge_configs(PyObject *self, PyObject *args) {
     (void)self;
@@ -65,14 +111,8 @@ static PyObject *merge_configs(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOO&:merge_configs", &objects[0], &objects[1], &objects[2], &objects[3],
                           tg_take_text, &word))
         return NULL;
-    static const char *const words[] = {"first", "min", "mean"};
-    int keep = 0;
-    while (keep < 3 && strcmp(word, words[keep]) != 0) keep++;
-    if (keep == 3) {
-        tg_error unknown;
-        tg_fail(&unknown, TG_E_CONFIG, "keep: expected 'first', 'min' or 'mean', got '%.64s'", word);
-        return tg_raise(&unknown, NULL);
-    }
+    const int keep = keep_of(word);
+    if (keep < 0) return NULL;
     npy_intp U[1] = {-1}, C[1] = {-1};
     PyArrayObject *first = tg_array(objects[0], "first", NPY_INT64, 1, U, "(U,)");
     PyArrayObject *inverse = first == NULL ? NULL : tg_array(objects[1], "inverse", NPY_INT64, 1, C, "(C,)");
@@ -272,6 +312,8 @@ PyMethodDef tg_config_methods[] = {
      PyDoc_STR("dedup_rows(rows) -> first, inverse; rows compared as bytes")},
     {"merge_configs", merge_configs, METH_VARARGS,
      PyDoc_STR("merge_configs(first, inverse, runtime, normalizers, keep) -> rows, runtimes, normalizers")},
+    {"merge_measured", merge_measured, METH_VARARGS,
+     PyDoc_STR("merge_measured(first, inverse, runtime (C,) float64, ran or None, keep) -> rows, runtimes")},
     {"encode_base7", encode_base7, METH_VARARGS, PyDoc_STR("encode_base7(digits, out=None) -> codes")},
     {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
     {"sample", sample, METH_VARARGS, PyDoc_STR("sample(n, k, key, sorted) -> rows")},

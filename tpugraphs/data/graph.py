@@ -455,31 +455,6 @@ class Graph(_core.Graph):
         both = np.stack([inverse, self._digits.distinct()[1]], 1)
         return _core.dedup_rows(both.view(np.float32))  # compares bytes
 
-    def merged(self, keep: str) -> Self:
-        """Make a graph of the different configs; see :func:`tpugraphs.dedup`.
-
-        Parameters
-        ----------
-        keep : {"first", "min", "mean"}
-            Which runtime equal configs get.
-
-        Returns
-        -------
-        graph
-            With U distinct configs.
-        """
-        first, inverse = self.distinct_configs()
-        good = np.ones(self.num_configs, np.bool_) if self.valid is None else self.valid
-        if keep != "mean":
-            by = (self.runtime,) if keep == "min" else ()
-            order = np.lexsort((*by, ~good, inverse))  # stable: the first of equal ones stays first
-            return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
-        count = np.bincount(inverse[good], minlength=len(first))
-        total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
-        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-        valid = None if self.valid is None else count > 0
-        return self.select(first)._with(runtime=mean, valid=valid, repeats=None)
-
     def describe(self) -> dict[str, Any]:
         """Describe the content of the graph, after :meth:`validate`.
 

@@ -333,12 +333,13 @@ class Pipeline:
         keep = self._option("dedup", "keep") or "none"
         rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
         features = graph.config_feat is not None
-        found = None if keep == "none" or features else graph._digits.read_distinct()
-        if found is not None:  # in a file, and read without a copy of equal ones
-            digits, first, inverse = found
-            rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
-        elif keep != "none":
-            rows, runtimes, normalizers = pruning.distinct(graph, keep)
+        if keep != "none":
+            found = None if features else graph._digits.read_distinct()
+            if found is None:
+                first, inverse = graph.distinct_configs()
+            else:  # in a file, and read without a copy of equal ones
+                digits, first, inverse = found
+            rows, runtimes, normalizers = pruning.merge(graph, first, inverse, keep)
         if len(runtimes) < 2:
             field = "config_feat" if features else "node_config_feat"
             raise DataError(
