@@ -175,7 +175,8 @@ def test_names_and_sources():
     for wrong in (None, 3, ["alexnet"]):
         with pytest.raises(tg.ConfigError, match="name of a sample"):
             tg.sample(wrong)
-    for file in (*official._FILES.values(), samples._ALEXNET, samples._UNET, samples._TILES):
+    public = {sample.file for sample in samples._samples().values()}
+    for file in (*official._FILES.values(), *public):
         assert len(file.commit) == 40 and len(file.sha256) == 64
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import difflib
 import json
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,40 +19,6 @@ from tpugraphs.errors import ConfigError
 
 __all__ = ["list_samples", "sample", "sample_info"]
 
-_GOOGLE = {
-    "repository": "google-research-datasets/tpu_graphs",
-    "commit": "ddd187c583cd3b0c72fb5adada905ad7b7532794",
-    "folder": "tpu_graphs/process_data/tensorflow_ops/testdata/",
-}
-_ALEXNET = PublicFile(
-    "cleaned_alexnet.npz",
-    "056a905c0b457a74e7b0196494f39d8232c232310dfd61e6987244e274096eba",
-    repository="trialan/tpu_graphs_compiling",
-    commit="69e77fb72054c9ccd1a24fe3c84f16359e15a604",
-    size=1_106_353,
-)
-# The same file after _alexnet, in the published schema.
-_ALEXNET_WHOLE = (
-    "alexnet_dev.npz", "ec8b559d0990715d5d633f4d0437655b107870bb3ea82dcb4790b99d5ba8b05e",
-)  # fmt: skip
-_UNET = PublicFile(
-    "module_tuning_data_layout.pb",
-    "cdfd4b169a2078fcc5333c11d8d9868ca5f18e59877d6b92dc5683589785e9b6",
-    size=638_070,
-    **_GOOGLE,
-)
-_TILES = PublicFile(
-    "op_tuning_data.pb",
-    "a412941b90c036aa51a73e9e3c7872624a66d972a650b1f3507651226a4d7088",
-    size=61_766,
-    **_GOOGLE,
-)
-_KERNELS = {
-    "fusion.232": 61, "fusion.191": 579, "fusion.261": 16, "fusion.209": 16, "fusion.205": 16,
-    "fusion.245": 23, "copy.24": 10, "copy.25": 11, "fusion.181": 5, "fusion.207": 3,
-    "fusion.206": 3, "fusion.250": 2, "reshape.37": 3, "reshape.39": 2, "reshape.38": 2,
-}  # fmt: skip
-
 
 class _Sample(NamedTuple):
     kind: str
@@ -61,7 +26,20 @@ class _Sample(NamedTuple):
     what: str
     file: PublicFile
     how: str  # the sample is made from the file
-    read: Callable[[bool], Graph]  # takes whether to download
+    place: int | None  # of the graph in the file; None: see _alexnet
+
+
+def _json(name: str) -> Any:
+    return json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+@cache
+def _samples() -> dict[str, _Sample]:
+    table = _json("samples.json")
+    files = {name: PublicFile(**entry) for name, entry in table["files"].items()}
+    return {
+        name: _Sample(**entry | {"file": files[entry["file"]]}) for name, entry in table["samples"].items()
+    }
 
 
 def _alexnet(download: bool) -> Graph:
@@ -70,11 +48,11 @@ def _alexnet(download: bool) -> Graph:
     The public file lacks 70 node columns and 8 config columns, which are constant: 0, products of empty lists
     1, digits that are not set -1. ``alexnet.json`` lists the columns and, as bits, the runs.
     """
-    whole = find(*_ALEXNET_WHOLE)
+    whole = find(**_json("samples.json")["restored"])
     if whole is not None:
         return load(whole)
-    path = get(_ALEXNET, download)
-    how = json.loads(Path(__file__).with_name("alexnet.json").read_text(encoding="utf-8"))
+    path = get(_samples()["alexnet"].file, download)
+    how = _json("alexnet.json")
     with np.load(path, allow_pickle=False) as file:
         given = {name: file[name] for name in file.files}
     features, configs = given["node_feat"], given["node_config_feat"]
@@ -86,34 +64,6 @@ def _alexnet(download: bool) -> Graph:
     digits[:, :, how["config_columns"]] = configs[rows]
     given |= {"node_config_feat": digits, "config_runtime": given["config_runtime"][rows]}
     return LayoutGraph(**given, path=str(path))
-
-
-def _unet(download: bool) -> Graph:
-    return load(get(_UNET, download))
-
-
-def _kernel(number: int, download: bool) -> Graph:
-    return load_all(get(_TILES, download))[number]
-
-
-@cache
-def _samples() -> dict[str, _Sample]:
-    extractor = "read as the official feature extractor does"
-    restored = "33,774 of its runs, constant columns restored"
-    runs = "layout configs measured on a TPU"
-    found = {
-        "alexnet": _Sample(
-            "layout", "AlexNet", f"AlexNet: 33,774 of the 47,712 {runs}", _ALEXNET, restored, _alexnet
-        ),
-        "unet3d_train": _Sample(
-            "layout", "main__.10904", f"Training step of a 3-D U-Net: 112 {runs}", _UNET, extractor, _unet
-        ),
-    }
-    for i, (kernel, count) in enumerate(_KERNELS.items()):
-        what = f"Kernel {kernel} with {count} tile sizes measured on a TPU"
-        how = f"kernel {i}, {extractor}"
-        found[f"tile_{i:02}"] = _Sample("tile", kernel, what, _TILES, how, partial(_kernel, i))
-    return found
 
 
 def list_samples() -> list[str]:
@@ -145,15 +95,9 @@ def sample_info(name: str) -> dict[str, Any]:
         Its kind, kernel, file, source, address and licence.
     """
     found = _named(name)
-    return {
-        "file": found.file.name,
-        "kind": found.kind,
-        "kernel": found.kernel,
-        "what": found.what,
-        "source": f"{found.file.source}, {found.how}",
-        "url": found.file.url,
-        "licence": "Apache-2.0",
-    }
+    known = {"kind": found.kind, "kernel": found.kernel, "what": found.what, "licence": "Apache-2.0"}
+    source = f"{found.file.source}, {found.how}"
+    return {"file": found.file.name, **known, "source": source, "url": found.file.url}
 
 
 def sample(name: str, download: bool = True) -> Graph:
@@ -184,4 +128,7 @@ def sample(name: str, download: bool = True) -> Graph:
     DataError
         When its file is not in the data folder and is not downloaded, naming address and folder.
     """
-    return _named(name).read(download)._with(name=name)
+    found = _named(name)
+    if found.place is None:
+        return _alexnet(download)._with(name=name)
+    return load_all(get(found.file, download))[found.place]._with(name=name)
