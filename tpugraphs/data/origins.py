@@ -99,11 +99,9 @@ def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
         and the environment variable.
     """
     found = find(file.name, file.sha256)
-    if found is not None:
-        return found
-    if not download:
+    if found is None and not download:
         raise _missing(file, "is not to be downloaded")
-    return _download(file, attempts)
+    return found or _download(file, attempts)
 
 
 def _download(file: PublicFile, attempts: int) -> Path:
