@@ -13,7 +13,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted, few
 
 __all__ = ["KINDS", "Column", "Digit"]
@@ -94,8 +94,7 @@ class Column(_Named):
 
     def __post_init__(self) -> None:
         title, values, wanted = self._title(), self.values, None
-        if self.kind not in KINDS:
-            raise ConfigError(f"{title}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
+        check_choice(f"{title}: kind", self.kind, KINDS)
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise ConfigError(f"{title}: expected a tuple of values, found {values!r}")
         values = tuple(plain(value) for value in values)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from types import NoneType
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit, plain, refuse_rows,
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import DIRECTIONS, UNITS, Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.arguments import check_choice, check_type
 from tpugraphs.system.words import counted
 
 __all__ = ["Table", "from_frame"]
@@ -133,26 +135,16 @@ def from_frame(
     >>> tg.from_frame(table, group="gpu", config="block", runtime="ms")
     [Graph('gpu=A', nodes=1, edges=0, configs=2), Graph('gpu=B', nodes=1, edges=0, configs=1)]
     """
-    for what, given, kind, wanted in (
-        ("runtime", runtime, str, "the name of a column"),
-        ("valid", valid, str, "the name of a column"),
-        ("unit", unit, str, f"one of {', '.join(UNITS)} or the name of a column"),
-        ("digits", digits, Mapping, "a dict of configurable nodes to their columns"),
-        ("kinds", kinds, Mapping, "a dict of columns to their kinds"),
-        ("schema", schema, Schema, "a tpugraphs.Schema"),
-    ):
-        if given is not None and not isinstance(given, kind):
-            raise ConfigError(f"{what}: expected {wanted}, found {given!r:.60}")
+    check_type("runtime", runtime, str, NoneType, expected="the name of a column")
+    check_type("valid", valid, str, NoneType, expected="the name of a column")
+    check_type("unit", unit, str, NoneType, expected=f"one of {', '.join(UNITS)} or the name of a column")
+    check_type("digits", digits, Mapping, NoneType, expected="a dict of configurable nodes to their columns")
+    check_type("kinds", kinds, Mapping, NoneType, expected="a dict of columns to their kinds")
+    check_type("schema", schema, Schema, NoneType, expected="a tpugraphs.Schema")
     by_node = {node: _names("digits", names) for node, names in (digits or {}).items()}
-    roles = {
-        "group": _names("group", group),
-        "config": _names("config", config),
-        "digits": tuple(chain(*by_node.values())),
-        "runtime": _names("runtime", runtime),
-        "valid": _names("valid", valid),
-        "repeats": _names("repeats", repeats),
-        "features": _names("features", features),
-    }
+    given = dict(group=group, config=config, runtime=runtime, valid=valid, repeats=repeats, features=features)
+    roles = {role: _names(role, names) for role, names in given.items()}
+    roles["digits"] = tuple(chain(*by_node.values()))
     _check_roles(roles, by_node)
     if schema is not None:
         if kinds:
@@ -187,10 +179,8 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
 
 def _direction(given: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
     """Return the direction to use; warn if none is given and a name suggests that more is better."""
-    if given is not None and given not in DIRECTIONS:
-        raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {given!r:.60}")
     known = None if schema is None else schema.direction
-    if given is not None and known not in (None, given):
+    if given is not None and known not in (None, check_choice("direction", given, DIRECTIONS)):
         raise ConfigError(f"direction: expected {known!r}, as in the schema, found {given!r}")
     rates = [name for name in (runtime, unit) if is_rate(name)]
     if given is None and known != "maximize" and rates:

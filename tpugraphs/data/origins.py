@@ -81,7 +81,7 @@ def _named(name: str) -> Iterator[Path]:
             yield path
 
 
-def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
+def get(file: PublicFile, download: bool = True) -> Path:
     """Return the path of a public file; if it is missing, download it into the data folder, with a notice.
 
     Parameters
@@ -89,8 +89,6 @@ def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
     file : PublicFile
     download : bool
         False: raise an error if it is missing.
-    attempts : int
-        How often to try a connection that fails.
 
     Raises
     ------
@@ -101,10 +99,10 @@ def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
     found = find(file.name, file.sha256)
     if found is None and not download:
         raise _missing(file, "is not to be downloaded")
-    return found or _download(file, attempts)
+    return found or _download(file)
 
 
-def _download(file: PublicFile, attempts: int) -> Path:
+def _download(file: PublicFile) -> Path:
     store = data_folder() / _STORE
     notice(f"tpugraphs: downloading {file.url} ({counted(file.size, 'byte')}) to {store}")
     try:
@@ -112,7 +110,7 @@ def _download(file: PublicFile, attempts: int) -> Path:
         # In a separate folder, so that several processes may do this at a time.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as folder:
             part = Path(folder, file.name)
-            fetch(file.url, part, Retries(attempts - 1, timeout=20))
+            fetch(file.url, part, Retries(2, timeout=20))
             digest = digest_of(part)
             if digest != file.sha256:
                 raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")

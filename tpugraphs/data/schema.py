@@ -23,7 +23,7 @@ from tpugraphs.data import columns as of_tables
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, in_row
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.texts import parsed
 from tpugraphs.system.words import counted
 
@@ -86,8 +86,7 @@ class Schema:
             object.__setattr__(self, group, _columns(group, getattr(self, group)))
         if self.opcodes is not None:
             object.__setattr__(self, "opcodes", check_whole("opcodes", self.opcodes, 1, 256))
-        if self.direction not in DIRECTIONS:
-            raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {self.direction!r}")
+        check_choice("direction", self.direction, DIRECTIONS)
         text = isinstance(self.unit, str) and 0 < len(self.unit) <= _LONGEST_UNIT and self.unit.isprintable()
         if self.unit is not None and not (text and (self.maximized or self.unit in UNITS)):
             one_of = f"one of {', '.join(UNITS)}"

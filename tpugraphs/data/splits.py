@@ -15,7 +15,7 @@ from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 
 __all__ = ["ARCHITECTURES", "as_samples", "family", "nearest", "split_configs"]
@@ -219,8 +219,7 @@ def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size")
 def check_nearest(n: int, by: str) -> None:
     """Raise ConfigError unless :func:`nearest` takes this `n` and `by`."""
     check_whole("n", n, 1)
-    if by not in ("size", "opcodes"):
-        raise ConfigError(f"by: expected 'size' or 'opcodes', got {by!r}")
+    check_choice("by", by, ("size", "opcodes"))
 
 
 def closest(of: NDArray[np.float64], graph: Graph, n: int, by: str) -> NDArray[np.int64]:
