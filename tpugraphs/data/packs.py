@@ -67,6 +67,15 @@ class PackReport:
         text = str(no_memory(file, error) if isinstance(error, MemoryError) else error)
         self.failed.append({"file": file, "error": text, **parts})
 
+    def _add(self, job: _Job, verified: bool) -> None:
+        """Count a pack that is up to date, made now, or only verified."""
+        self.verified += verified
+        self.skipped += job.fresh and job.source is not None
+        if not job.fresh:
+            self.packed += 1
+            self.bytes_in += job.size
+            self.bytes_out += os.path.getsize(job.target)
+
 
 @dataclass
 class _Job:
@@ -244,21 +253,6 @@ def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbo
         for job in todo:
             job.done[1] = 1
 
-    def note(job: _Job, error: BaseException | None) -> None:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            full.append(error)
-            stop()
-        elif error is not None:
-            if not isinstance(error, KeyboardInterrupt):
-                report.fail(job.source or job.target, error)
-        else:
-            report.verified += verify
-            report.skipped += job.fresh and job.source is not None
-            if not job.fresh:
-                report.packed += 1
-                report.bytes_in += job.size
-                report.bytes_out += os.path.getsize(job.target)
-
     size, executor = sum(job.size for job in todo), ThreadPoolExecutor(threads, "pack")
     with Progress(size, "packing", "B", verbose) as bar:
         try:
@@ -267,7 +261,14 @@ def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbo
                 done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
                 bar.move(sum(int(job.size * min(1.0, job.done[0] / job.digits)) for job in todo), size)
                 for future in done:
-                    note(waiting.pop(future), future.exception())
+                    job, error = waiting.pop(future), future.exception()
+                    if error is None:
+                        report._add(job, verify)
+                    elif isinstance(error, OSError) and error.errno in _FULL:
+                        full.append(error)
+                        stop()
+                    elif not isinstance(error, KeyboardInterrupt):
+                        report.fail(job.source or job.target, error)
         except BaseException:
             stop()
             raise
