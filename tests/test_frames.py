@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.data import origins
+from tpugraphs.data import samples
 from tpugraphs.data.schema import Column, Digit
 
-MEASURED = origins.data_folder() / "measured"
+MEASURED = samples.data_folder() / "measured"
 
 
 def table(**change):
@@ -410,7 +410,7 @@ def kernel_tuner(name, gpu):
     """A table of Kernel Tuner's whole space."""
     path = MEASURED / f"kernel_tuner_{name}_{gpu}_T4.json.gz"
     if not path.exists():
-        pytest.skip(f"needs data of others: measured/{path.name} in {origins.VARIABLE}")
+        pytest.skip(f"needs data of others: measured/{path.name} in {samples.VARIABLE}")
     results = json.loads(gzip.decompress(path.read_bytes()))["results"]
     columns = {key: [run["configuration"][key] for run in results] for key in results[0]["configuration"]}
     return {
