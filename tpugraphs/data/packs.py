@@ -8,6 +8,7 @@ import shutil
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from tpugraphs.data.collections import files_below, load_all, sources_of
 from tpugraphs.data.packfile import SUFFIX, Pack, is_pack, open_pack, write
 from tpugraphs.errors import DataError
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.files import absolute, locked, no_memory, remove_unfinished
+from tpugraphs.system.files import absolute, locked, no_memory
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
@@ -111,7 +112,6 @@ class _Job:
         origin, _ = packfile.origin_of(source)
         graph = load_all(source)[self.place]
         self.digits = max(1, graph.node_config_feat.size)
-        remove_unfinished(self.target)  # left behind by a killed run; the lock is held
         try:
             packfile.write_pack(self.target, graph, origin, self.done)
         except DataError as error:
@@ -179,6 +179,10 @@ def pack_tree(
     targets = _targets(_below(root, ("pb", "npz")), base, to)
     os.makedirs(to, exist_ok=True)
     with locked(to, "another packing run"):
+        for place in {os.path.dirname(path) for path in targets}:
+            os.makedirs(place, exist_ok=True)
+            for left in Path(place).glob(f".*{SUFFIX}.????????????.tmp"):  # by a killed run; the lock is held
+                left.unlink()
         packs = _below(root if out is None else to, ("tgpack",)) if verify else []
         alone = [_Job(path, size=os.path.getsize(path)) for path in packs if path not in targets]
         if not targets and not alone:
@@ -212,7 +216,6 @@ def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]
     """List the packs of sources that can be opened: those to make first, largest first."""
     todo = []
     for target, (source, place) in targets.items():
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         try:
             with naming(source):
                 size = 0 if place else os.path.getsize(source)  # a file of several kernels counts once
