@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
@@ -233,20 +234,36 @@ def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
     return Column(name, kind, tuple(sorted(set(array.tolist()))) if kind == "category" else ())
 
 
-def encoded(column: Column, array: AnyArray, place: Place) -> AnyArray:
-    """Return typed values (n,) as numbers; for a category, check them and return their positions."""
-    if column.kind == "category":
-        known = {value: number for number, value in enumerate(column.values)}
-        numbers = [-1 if type(value) is bool else known.get(value, -1) for value in array.tolist()]
-        result: AnyArray = np.array(numbers, np.int64)
-        expected = f"one of {few([repr(value) for value in column.values], 8)}"
-        todo = "a category that the schema does not know; drop the row or train with it"
-        refuse_rows(column.name, result < 0, array, expected, place, todo)
-        return result
-    if array.dtype.kind == "O":
-        found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
-        raise wrong(column.name, f"numbers ({column.kind})", found)
-    return array
+def encoded(columns: Sequence[Column], table: Mapping[str, Any], place: Place) -> NDArray[np.float32]:
+    """Return columns of a table as a graph stores them; see :meth:`tpugraphs.Schema.encode`."""
+    for column in columns:
+        if column.name not in table:
+            raise wrong(column.name, "the column that the schema names", "none")
+    arrays = [typed(column.name, table[column.name], place) for column in columns]
+    lengths = sorted({len(array) for array in arrays})
+    if len(lengths) > 1:
+        raise fail("table", "columns of one length", f"{', '.join(map(str, lengths))} rows")
+    values = np.zeros((lengths[0] if lengths else 0, len(columns)))
+    for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+        if column.kind == "category":
+            array = _positions(column, array, place)
+        if array.dtype.kind == "O":
+            found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
+            raise wrong(column.name, f"numbers ({column.kind})", found)
+        values[:, number] = array
+    check_values(WHERE, columns, values, place)
+    return values.astype(np.float32)
+
+
+def _positions(column: Column, array: AnyArray, place: Place) -> AnyArray:
+    """Return the positions (n,) of typed values among those of a category."""
+    known = {value: number for number, value in enumerate(column.values)}
+    numbers = [-1 if type(value) is bool else known.get(value, -1) for value in array.tolist()]
+    result: AnyArray = np.array(numbers, np.int64)
+    expected = f"one of {few([repr(value) for value in column.values], 8)}"
+    todo = "a category that the schema does not know; drop the row or train with it"
+    refuse_rows(column.name, result < 0, array, expected, place, todo)
+    return result
 
 
 def check_values(where: str, columns: Sequence[Column], values: AnyArray, place: Place = in_row) -> None:

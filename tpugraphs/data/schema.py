@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data import columns as of_tables
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import KINDS, Column, Digit, Place, in_row
+from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.texts import parsed
@@ -316,7 +315,7 @@ class Schema:
         for group, array in arrays.items():
             if array is not None:
                 where = f"graph {name!r}: {group}_feat: column"
-                of_tables.check_values(where, getattr(self, group), np.atleast_2d(array))
+                check_values(where, getattr(self, group), np.atleast_2d(array))
 
     def encode(self, group: str, table: Mapping[str, Any], place: Place = in_row) -> NDArray[np.float32]:
         """Turn named columns into the array (n, columns) that a graph stores, in the order of the schema.
@@ -340,19 +339,7 @@ class Schema:
             A column is missing, or a value is missing or impossible, such as a category that the schema does
             not know; the error names value, column and row.
         """
-        columns: tuple[Column, ...] = getattr(self, group)
-        for column in columns:
-            if column.name not in table:
-                raise of_tables.wrong(column.name, "the column that the schema names", "none")
-        arrays = [of_tables.typed(column.name, table[column.name], place) for column in columns]
-        lengths = sorted({len(array) for array in arrays})
-        if len(lengths) > 1:
-            raise fail("table", "columns of one length", f"{', '.join(map(str, lengths))} rows")
-        values = np.zeros((lengths[0] if lengths else 0, len(columns)))
-        for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            values[:, number] = of_tables.encoded(column, array, place)
-        of_tables.check_values(of_tables.WHERE, columns, values, place)
-        return values.astype(np.float32)
+        return encoded(getattr(self, group), table, place)
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
         """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
