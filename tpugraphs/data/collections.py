@@ -273,10 +273,9 @@ def sources_in(
         return sources_of(path, max_bytes)
     files = files_below(str(path)) if below else graph_files(path)
     if not files:
-        where = "in or below" if below else "in"
+        found = f"no .npz files {'in or below' if below else 'in'} this directory, and no packs"
         todo = "give the one that holds them, or download them with `tpugraphs download`"
-        text = f"no .npz files {where} this directory, and no packs; {todo}"
-        raise DataError(text, file=str(path), expected=".npz files", found="none")
+        raise DataError.of("folder", "graphs", found, todo, file=str(path))
     return [source for file in files for source in sources_of(file, max_bytes)]
 
 
@@ -403,8 +402,7 @@ class Collection:
         if not paths:
             found = "no .npz files in this folder, and no packs"
             found = found if folder.is_dir() else f"no folder {split!r} in this collection"
-            text = f"{found}; {_how_to_get(self.name)}"
-            raise DataError(text, file=str(folder), field=split, expected=".npz files", found="none")
+            raise DataError.of(split, "graphs", found, _how_to_get(self.name), file=str(folder))
         sources = (
             Source(file_stem(path), self.name, path, partial(_only_graph, path, self.name, self._max_bytes))
             for path in map(str, paths)
@@ -512,6 +510,5 @@ def open_collection(
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)
-    text = f"{name} is not here; looked at {', '.join(map(str, places))}; {_how_to_get(name)}"
-    expected = f"a folder {FOLDERS[name]}"
-    raise DataError(text, file=str(base), field=name, expected=expected, found="none")
+    found = f"none in {', '.join(map(str, places))}"
+    raise DataError.of(name, f"a folder {FOLDERS[name]}", found, _how_to_get(name), file=str(base))

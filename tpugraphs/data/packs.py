@@ -186,8 +186,8 @@ def pack_tree(
         packs = _below(root if out is None else to, ("tgpack",)) if verify else []
         alone = [_Job(path, size=os.path.getsize(path)) for path in packs if path not in targets]
         if not targets and not alone:
-            text = "no .npz files below this folder, and no .pb files; give the one that holds them"
-            raise DataError(text, expected=".npz files", found="none")
+            found = "no .npz files below this folder, and no .pb files"
+            raise DataError.of("folder", "graphs", found, "give the one that holds them", file=root)
         todo = [*_todo(targets, report), *alone]
         _check_space(to, sum(job.need for job in todo))
         _run(threads, todo, verify, report, verbose)
