@@ -267,7 +267,7 @@ def test_failed_configs():
     with pytest.raises(tg.DataError, match="'ms'.*None in row 3"):
         frame(table(ms=times, ok=[True, False, True, True, True]), valid="ok")
     with pytest.raises(
-        tg.DataError, match="at least one configuration that ran, found none of 3 of problem 'gpu=A'"
+        tg.DataError, match="graph 'gpu=A': valid: expected at least one config that ran, found none of 3"
     ):
         frame(table(ms=times, ok=[False, False, True, False, True]), valid="ok")
     with pytest.raises(tg.DataError, match="'ok'.*True or False, found 2 in row 4"):

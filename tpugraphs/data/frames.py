@@ -243,7 +243,11 @@ class _Rows:
         for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
             at.setdefault(key, []).append(row)
         self.problems: dict[_Key, NDArray[np.int64]] = {key: np.array(rows) for key, rows in at.items()}
-        self.ran = self._ran()
+        self.ran = np.ones(
+            self.count, np.bool_
+        )  # a graph refuses a problem all of whose configurations failed
+        for name in roles["valid"]:
+            self.ran = self.values(name, "True or False", lambda v: (v == 0) | (v == 1)).astype(np.bool_)
         self.columns = {name: self.values(name) for name in (*roles["config"], *roles["features"])}
         for names in by_node.values():
             for place, name in enumerate(names):
@@ -279,17 +283,6 @@ class _Rows:
             bad = ~fits(values) if values.dtype.kind in kinds else np.ones(len(values), np.bool_)
             refuse_rows(name, bad, values, expected, place, todo or arrays.CHECK)
         return values
-
-    def _ran(self) -> NDArray[np.bool_]:
-        """Return which configurations did not fail; all if no column says that."""
-        ran = np.ones(self.count, np.bool_)
-        for name in self.roles["valid"]:
-            ran = self.values(name, "True or False", lambda v: (v == 0) | (v == 1)).astype(np.bool_)
-            for key, rows in self.problems.items():
-                if not ran[rows].any():
-                    found = f"none of {len(rows)} of problem {self.name(key)!r}"
-                    raise wrong(name, "at least one configuration that ran", found, "leave this problem out")
-        return ran
 
     def _digits(self, name: str, most: int) -> AnyArray:
         expected = f"digits, whole numbers in -1..{most - 1}"

@@ -123,16 +123,14 @@ def _download(file: PublicFile) -> Path:
             part = Path(folder, file.name)
             fetch(file.url, part, Retries(2, timeout=20))
             digest = digest_of(part)
-            if digest != file.sha256:
-                raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")
-            os.replace(part, store / file.name)
+            if digest == file.sha256:
+                os.replace(part, store / file.name)
+                return store / file.name
     except DataError as error:
-        if error.field == "sha256":
-            raise
         raise _missing(file, f"cannot be downloaded: {error.found}") from None
     except OSError as error:
         raise _missing(file, f"cannot be stored: {error.filename}: {error.strerror}") from None
-    return store / file.name
+    raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")
 
 
 def _missing(file: PublicFile, found: str) -> DataError:
