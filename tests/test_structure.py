@@ -357,7 +357,7 @@ def test_wings_import_one_way():
 THIN = {
     "layertime": 3830,
     "ranker": 3700,
-    "data": 3480,
+    "data": 3245,
     "recipes": 2810,
     "cli": 2080,
     "training": 1780,

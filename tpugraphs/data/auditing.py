@@ -150,12 +150,11 @@ class Audit:
 
         Graphs of a test split, or with placeholder runtimes, are never excluded: a submission must rank them.
         """
-        patterns = []
-        for graph in self.graphs:
-            kinds = {finding.kind for finding in graph.findings if finding.exclude}
-            if kinds:
-                patterns.append(corrupt.KEYWORD if "known-corrupt" in kinds else glob.escape(graph.name))
-        return sorted(set(patterns), key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
+        patterns = set()
+        for graph in filter(lambda one: one.exclude, self.graphs):
+            known = any(finding.kind == "known-corrupt" for finding in graph.findings)
+            patterns.add(corrupt.KEYWORD if known else glob.escape(graph.name))
+        return sorted(patterns, key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
 
     def counts(self) -> dict[str, int]:
         """Return the number of graphs with each kind of finding."""
@@ -371,7 +370,7 @@ def audit(
     >>> tg.audit(tg.open_collection("options:xla:cpu").valid[0]).exclude
     []
     """
-    sources = Split.of(_sources(data, max_bytes)).exclude(exclude).sources
+    sources = Split(_sources(data, max_bytes)).exclude(exclude).sources
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []

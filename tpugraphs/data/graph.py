@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs import _core, kernels
-from tpugraphs.data import arrays, description, drawing, formats
+from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import Digit
 from tpugraphs.data.digits import ConfigFeatures
@@ -478,7 +478,7 @@ class Graph(_core.Graph):
         str
             A ``digraph``.
         """
-        return drawing.to_dot(self)
+        return description.to_dot(self)
 
     def to_networkx(self) -> networkx.DiGraph[int]:
         """Make a ``networkx.DiGraph`` with edges from an operand to its user.
@@ -496,7 +496,7 @@ class Graph(_core.Graph):
         ImportError
             networkx is not installed.
         """
-        return drawing.to_networkx(self)
+        return description.to_networkx(self)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{key}={n}" for key, n in description.counts(self).items() if isinstance(n, int))
