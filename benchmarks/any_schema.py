@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tpugraphs as tg
-from tpugraphs.data import origins
+from tpugraphs.data import samples
 from tpugraphs.ranker import GaussianProcess
 
 from . import machine
 
-DATA = origins.data_folder() / "measured"
+DATA = samples.data_folder() / "measured"
 KERNELS, DEVICES = ("convolution", "dedispersion"), ("A100", "A4000", "A6000", "W6600")
 LEARNT, FIRST, FEW = 200, 10, 20  # configs of (a), configs that are tried, measurements of (b)
 HELD_OUT = 300  # first seed of those that nothing was chosen by

@@ -51,7 +51,7 @@ class Ours:
         self.cross = workloads.crosses(name)
         recipe = get_recipe("first-layout-cross" if self.cross else "first-layout")
         self.steps = recipe.steps(recipe.fields(preset, {}))
-        self.graph = _core.Graph(**self.arrays)
+        self.graph = _core.ModelGraph(**self.arrays)
         self.rows = np.arange(len(self.runtimes))
         self.width = int(recipe.fields(preset, {}).width)
 

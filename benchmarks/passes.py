@@ -136,7 +136,7 @@ def case(
     graph, edges = None, {} if edge_index is None else {"edge_index": edge_index}
     if edges:
         features = np.zeros((len(next(iter(arrays.values()))), 1), np.float32)
-        graph = _core.Graph(features, None, None, edge_index, np.zeros(0, np.int64), None)
+        graph = _core.ModelGraph(features, None, None, edge_index, np.zeros(0, np.int64), None)
     y = getattr(kernels, op)(**arrays, **edges, **attrs)
     dy = setting.array(*y.shape)
     configs = configs or max([1, *(array.shape[1] for array in arrays.values() if array.ndim == 3)])

@@ -86,7 +86,7 @@ def of_size(nodes: int, configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
 
 
 def load(name: str) -> tuple[Arrays, np.ndarray[Any, Any]]:
-    """Arrays for ``_core.Graph`` and runtimes (C,) int64, of a name in NAMES or ``"<nodes>x<configs>"``."""
+    """Arrays of a ``_core.ModelGraph``, and runtimes (C,) int64, of NAMES or ``"<nodes>x<configs>"``."""
     name = name.removesuffix(PLAIN)
     if name == "S":
         return prepared(alexnet(), 64)

@@ -98,7 +98,7 @@ def zoo() -> list[dict[str, Any]]:
 def graph_arrays(
     nodes: int, configs: int, k: int, columns: int, seed: int, kind: str = "random"
 ) -> dict[str, Array]:
-    """Arguments of ``_core.Graph``."""
+    """Arguments of ``_core.ModelGraph``."""
     rng = np.random.default_rng(seed)
     return {
         "node_feat": rng.normal(size=(nodes, columns)).astype(np.float32),
@@ -111,7 +111,7 @@ def graph_arrays(
 
 
 def tile_arrays(nodes: int, configs: int, columns: int, seed: int, kind: str = "random") -> dict[str, Array]:
-    """Arguments of ``_core.Graph`` of a tile graph."""
+    """Arguments of ``_core.ModelGraph`` of a tile graph."""
     arrays = graph_arrays(nodes, configs, 0, columns, seed, kind)
     del arrays["digits"]
     feat = np.random.default_rng([seed, 1]).normal(size=(configs, 24)).astype(np.float32)
@@ -136,7 +136,7 @@ def rows(count: int, start: int = 0) -> Array:
 
 def core_graph(arrays: dict[str, Array]) -> Any:
     """The core's graph."""
-    return _core.Graph(**arrays)
+    return _core.ModelGraph(**arrays)
 
 
 def torch_names(blocks: int = 2, cross: bool = True) -> dict[str, str]:
@@ -193,8 +193,8 @@ def make(spec="cross", seed=1, **kw):
 
 
 def slate(seed=0, nodes=23, configs=9, k=8, kind="random", use=None):
-    """(arrays, (Graph, rows), runtimes)."""
+    """(arrays, (ModelGraph, rows), runtimes)."""
     arrays = graph_arrays(nodes, configs, k, COLUMNS, seed, kind)
     chosen = rows(configs) if use is None else np.array(use, np.int64)
     runtimes = np.random.default_rng(seed + 1000).integers(1, 10**6, len(chosen))
-    return arrays, (_core.Graph(**arrays), chosen), runtimes
+    return arrays, (_core.ModelGraph(**arrays), chosen), runtimes

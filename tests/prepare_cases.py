@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tpugraphs import _core
+
 PRUNE = {"step": "prune", "method": "config-1hop"}
 LAYOUT = [PRUNE, {"step": "dedup", "keep": "first"}, {"step": "layout-digits"}]
 NODES = {"step": "standardize", "columns": 134}
@@ -40,6 +42,14 @@ def extra(seed=0, N=40):
     rng = np.random.default_rng(seed + 99)
     columns = [rng.normal(9, 3, N), rng.integers(0, 2**20, N), rng.integers(0, 2, N), np.full(N, 7)]
     return np.stack(columns, 1).astype(np.float32)
+
+
+def as_graph(arrays):
+    """Return arguments of fit and apply: the arrays as a graph, unchecked, and further features of its nodes."""
+    graph = _core.Graph()
+    names = {"config_nodes": "node_config_ids"}
+    graph._set(**{names.get(name, name): array for name, array in arrays.items() if name != "extra"})
+    return graph, arrays.get("extra")
 
 
 def stored(

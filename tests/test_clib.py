@@ -23,7 +23,7 @@ def test_a_program_runs_a_model(clib):
         step("pool", "pool", "s", "y"),
         step("linear", "out", "y", "scores", out=1),
     ]
-    graph = _core.Graph(
+    graph = _core.ModelGraph(
         (np.arange(NODES * COLUMNS, dtype=np.float32) / 8 - 1).reshape(NODES, COLUMNS),
         None,
         None,

@@ -352,7 +352,7 @@ def test_wrong_usage(capsys, root, rankers, tmp_path):
     code, _, err = run(capsys, "submit", "--rankers", tmp_path, "--root", root)
     assert code == 2 and "the name says no collection" in err
     code, _, err = run(capsys, "submit", "--validate", "x", "--root", tmp_path)
-    assert code == 1 and "is not here" in err
+    assert code == 1 and "found none in" in err
 
 
 def test_a_test_set_of_the_published_size(tmp_path, capsys):

@@ -91,7 +91,7 @@ class Case:
                 arrays["config_feat"] = rng.normal(size=(configs, 24)).astype(np.float32)
             self.graphs.append(arrays)
             chosen = rows(configs)[::-1].copy()
-            self.slates.append((_core.Graph(**arrays), chosen))
+            self.slates.append((_core.ModelGraph(**arrays), chosen))
             for name, (space, width) in inputs.items():
                 self.inputs[name].append(fed(space, width, arrays, configs, seed))
         self.dscores = [
@@ -208,7 +208,9 @@ def test_inputs_of_every_space_and_their_outputs() -> None:
     arrays, _, _ = slate(configs=4)
     for graph, configs in ((arrays, 4), (graph_arrays(3, 4, 0, COLUMNS, 1, "none"), 4)):
         given = {name: [fed(space, n, graph, configs, 3)] for name, (space, n) in inputs.items()}
-        found = model.run([(_core.Graph(**graph), rows(configs))], [s["out"] for s in steps], inputs=given)
+        found = model.run(
+            [(_core.ModelGraph(**graph), rows(configs))], [s["out"] for s in steps], inputs=given
+        )
         for name, (x,) in given.items():
             params = named(model)
             y = linear.forward(
@@ -257,7 +259,7 @@ def test_graphs_without_the_features_of_the_model_are_refused() -> None:
     arrays = {**case.graphs[0], "graph_feat": np.zeros(3, np.float32)}
     inputs = {name: arrays_[:1] for name, arrays_ in case.inputs.items()}
     for feat in (np.zeros(3, np.float32), None):
-        graph = _core.Graph(**{**arrays, "graph_feat": feat})
+        graph = _core.ModelGraph(**{**arrays, "graph_feat": feat})
         with pytest.raises(ValueError, match="graph features of another number"):
             case.model.scores([(graph, rows(5))], inputs=inputs)
 
@@ -662,7 +664,7 @@ def test_digits_of_another_schema(columns: int, table: int, lean: bool) -> None:
     model = Trained(steps, 3, COLUMNS, lean=lean, digits=(columns, table))
     randomize(model, 3)
     arrays = other_digits(12, 70, 5, columns, table - 2, 1)
-    one = (_core.Graph(**arrays, digit_rows=table), rows(70))
+    one = (_core.ModelGraph(**arrays, digit_rows=table), rows(70))
     runtimes = np.random.default_rng(0).integers(1, 10**6, 70)
     params = {name: v.astype(np.float64) for name, v in named(model).items()}
     assert params["first.table"].shape == (table, 5)
@@ -684,10 +686,10 @@ def test_digits_of_another_schema(columns: int, table: int, lean: bool) -> None:
 def test_digits_of_another_schema_than_the_model_are_refused() -> None:
     steps = SPECS["zoo"](COLUMNS)
     model = _core.Model(steps, 0, COLUMNS, digits=(7, 12))
-    good = _core.Graph(**other_digits(9, 4, 3, 7, 10, 0), digit_rows=12)
+    good = _core.ModelGraph(**other_digits(9, 4, 3, 7, 10, 0), digit_rows=12)
     assert model.scores([(good, rows(4))])[0].shape == (4,)
     for columns, table in ((6, 12), (7, 11)):
-        graph = _core.Graph(**other_digits(9, 4, 3, columns, 4, 0), digit_rows=table)
+        graph = _core.ModelGraph(**other_digits(9, 4, 3, columns, 4, 0), digit_rows=table)
         with pytest.raises(ValueError, match="config digits of another kind"):
             model.scores([(graph, rows(4))])
     with pytest.raises(ValueError, match="config digits of another kind"):
@@ -695,7 +697,7 @@ def test_digits_of_another_schema_than_the_model_are_refused() -> None:
     wild = other_digits(9, 4, 3, 7, 10, 0)
     wild["digits"][1, 2, 3] = 10
     with pytest.raises(tg.DataError, match=r"digits in -1\.\.9.*config 1, node 2, column 3"):
-        model.scores([(_core.Graph(**wild, digit_rows=12), rows(4))])
+        model.scores([(_core.ModelGraph(**wild, digit_rows=12), rows(4))])
     with pytest.raises(tg.RecipeError, match="no config digits"):
         _core.Model(steps, 0, COLUMNS, digits=(0, 0))
 
@@ -717,7 +719,7 @@ def test_a_graph_of_nothing_but_features() -> None:
         "config_feat": np.random.default_rng(1).normal(size=(8, 2)).astype(np.float32),
     }
     model = Trained(steps, 0, 3, config_features=2)
-    one = (_core.Graph(**arrays), rows(8))
+    one = (_core.ModelGraph(**arrays), rows(8))
     runtimes = np.arange(1, 9)
     params = {name: v.astype(np.float64) for name, v in named(model).items()}
     scores, value, grads = ref_model.scores_and_gradients(
@@ -747,7 +749,7 @@ def test_nodes_without_features() -> None:
         step("linear", "head", "p", "scores", out=1),
     ]
     model = Trained(steps, 0, 0, inputs={"per_node": ("NODE", 2)})
-    one = (_core.Graph(**arrays), rows(5))
+    one = (_core.ModelGraph(**arrays), rows(5))
     given = {"per_node": [np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)]}
     params = {name: v.astype(np.float64) for name, v in named(model).items()}
     inputs = {"per_node": given["per_node"][0].astype(np.float64)}

@@ -128,7 +128,7 @@ def test_a_model_of_convolutions_is_pygs():
     edge_index = cases.edges("odd", 40, rng)
     x, config_feat = (rng.normal(size=shape).astype(np.float32) for shape in ((40, 12), (configs, 1)))
     core = _core.Prepare([{"step": "self-loops"}])
-    graph = core.apply(x, None, edge_index, np.zeros(0, np.int64), None, config_feat)
+    graph = core.apply(tg.Graph(node_feat=x, edge_index=edge_index, config_feat=config_feat)).nodes
     model, theirs = models.Trained(STEPS, 0, 12, config_features=1), Theirs()
     models.randomize(model, 1)
     ours, parameters = named(model), dict(theirs.named_parameters())

@@ -226,7 +226,7 @@ def test_inflate_equals_zlib(tmp_path, level, seed):
         np.lib.format.write_array(member, noise)
         archive.writestr("node_feat.npy", member.getvalue())
     members, _ = _core.npz_load(str(tmp_path / "a.npz"), ("node_feat",), (), 1 << 30)
-    np.testing.assert_array_equal(members["node_feat"][0], noise)
+    np.testing.assert_array_equal(members["node_feat"], noise)
 
 
 def zip_of(name, content, deflated):
@@ -264,7 +264,7 @@ def test_every_kind_of_block(tmp_path, strategy, level, flush):
     deflated += packer.flush()
     (tmp_path / "a.npz").write_bytes(zip_of(b"node_feat.npy", content, deflated))
     members, _ = _core.npz_load(str(tmp_path / "a.npz"), ("node_feat",), (), 1 << 30)
-    np.testing.assert_array_equal(members["node_feat"][0], array)
+    np.testing.assert_array_equal(members["node_feat"], array)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_crc_of_any_length(tmp_path, size):
         np.lib.format.write_array(member, noise)
         archive.writestr("node_feat.npy", member.getvalue())
     members, _ = _core.npz_load(str(tmp_path / "a.npz"), ("node_feat",), (), 1 << 30)
-    np.testing.assert_array_equal(members["node_feat"][0], noise)
+    np.testing.assert_array_equal(members["node_feat"], noise)
 
 
 def test_config_features_behave_like_an_array(tmp_path):

@@ -133,8 +133,8 @@ def test_units(given: dict[str, Any], unit: str | None) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"direction": "up"}, "direction: expected minimize or maximize, found 'up'"),
-        ({"direction": True}, "direction: expected minimize or maximize, found True"),
+        ({"direction": "up"}, "direction: expected one of minimize, maximize, got 'up'"),
+        ({"direction": True}, "direction: expected one of minimize, maximize, got True"),
         ({"schema": Schema(config=(Column("block"),))}, "expected 'minimize', as in the schema"),
         ({"unit": "in"}, "expected one unit for all"),
         ({"unit": "x" * 41}, "unit: expected a text of at most 40"),

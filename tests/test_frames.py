@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.data import origins
+from tpugraphs.data import samples
 from tpugraphs.data.schema import Column, Digit
 
-MEASURED = origins.data_folder() / "measured"
+MEASURED = samples.data_folder() / "measured"
 
 
 def table(**change):
@@ -105,7 +105,9 @@ def test_kinds_can_be_said():
         frame(kinds={"depth": "flag"})
     with pytest.raises(tg.ConfigError, match="'ms' is none of"):
         frame(kinds={"ms": "log"})
-    with pytest.raises(tg.ConfigError, match="expected a kind of"):
+    with pytest.raises(
+        tg.ConfigError, match="column 'depth': kind: expected one of number, log, category, flag, got 'ln'"
+    ):
         frame(kinds={"depth": "ln"})
 
 
@@ -196,11 +198,11 @@ def test_wrong_tables(change, field, words):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"runtime": 5}, "runtime: expected the name of a column, found 5"),
-        ({"valid": True}, "valid: expected the name of a column, found True"),
+        ({"runtime": 5}, "runtime: expected the name of a column, got int"),
+        ({"valid": True}, "valid: expected the name of a column, got bool"),
         ({"unit": ["ms"]}, "unit: expected one of ns, us, ms, s or the name of a column"),
         ({"kinds": ["block"]}, "kinds: expected a dict"),
-        ({"schema": "published"}, "schema: expected a tpugraphs.Schema, found 'published'"),
+        ({"schema": "published"}, "schema: expected a tpugraphs.Schema, got str"),
         ({"config": (), "digits": ["block"]}, "digits: expected a dict"),
         ({"config": [("a", "b")]}, "config: expected names of columns, found ('a', 'b'); rename it"),
     ],
@@ -265,7 +267,7 @@ def test_failed_configs():
     with pytest.raises(tg.DataError, match="'ms'.*None in row 3"):
         frame(table(ms=times, ok=[True, False, True, True, True]), valid="ok")
     with pytest.raises(
-        tg.DataError, match="at least one configuration that ran, found none of 3 of problem 'gpu=A'"
+        tg.DataError, match="graph 'gpu=A': valid: expected at least one config that ran, found none of 3"
     ):
         frame(table(ms=times, ok=[False, False, True, False, True]), valid="ok")
     with pytest.raises(tg.DataError, match="'ok'.*True or False, found 2 in row 4"):
@@ -408,7 +410,7 @@ def kernel_tuner(name, gpu):
     """A table of Kernel Tuner's whole space."""
     path = MEASURED / f"kernel_tuner_{name}_{gpu}_T4.json.gz"
     if not path.exists():
-        pytest.skip(f"needs data of others: measured/{path.name} in {origins.VARIABLE}")
+        pytest.skip(f"needs data of others: measured/{path.name} in {samples.VARIABLE}")
     results = json.loads(gzip.decompress(path.read_bytes()))["results"]
     columns = {key: [run["configuration"][key] for run in results] for key in results[0]["configuration"]}
     return {

@@ -15,11 +15,11 @@ from reference import hlo as reference
 
 import tpugraphs as tg
 from tpugraphs import _core, cli
-from tpugraphs.data import hlo, origins
+from tpugraphs.data import hlo, samples
 from tpugraphs.preprocess.padding import padding_of
 from tpugraphs.system.words import counted
 
-GOLDEN = origins.data_folder()
+GOLDEN = samples.data_folder()
 STYLES = {
     "packed": {},
     "one by one": {"packed": False},
@@ -51,7 +51,7 @@ def read(tmp_path, raw, **options):
 def golden(place):
     files = sorted((GOLDEN / place).glob("*.pb"))
     return files or [
-        pytest.param(None, marks=pytest.mark.skip(f"needs data of others: {place} in {origins.VARIABLE}"))
+        pytest.param(None, marks=pytest.mark.skip(f"needs data of others: {place} in {samples.VARIABLE}"))
     ]
 
 

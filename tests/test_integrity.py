@@ -1,6 +1,5 @@
 """One changed bit in a ranker, an ensemble or a checkpoint is found: no file loads silently with other scores."""
 
-import errno
 import json
 import random
 import time
@@ -13,7 +12,6 @@ from broken.rankers import rewrite
 from rankers import Break, small_graph, small_ranker, state
 
 import tpugraphs as tg
-from tpugraphs import _core
 from tpugraphs.system import tensorfile
 from tpugraphs.training import CHECKPOINT
 
@@ -169,15 +167,6 @@ def test_a_lazy_file_that_cannot_be_read_is_named(make, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError) as error:
         np.asarray(graph.node_config_feat)
     assert error.value.filename == str(path)
-
-    def broken(*arguments):
-        raise OSError(errno.EIO, "cannot read")
-
-    for name in ("npz_digits", "npz_load"):
-        monkeypatch.setattr(_core, name, broken)
-    with pytest.raises(OSError) as error:
-        np.asarray(graph.node_config_feat)
-    assert error.value.errno == errno.EIO and error.value.filename == str(path)
 
 
 def test_layouts_in_the_node_features_are_validated(tmp_path):

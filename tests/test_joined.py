@@ -15,7 +15,7 @@ from tpugraphs import _core
 
 def example(nodes=40, configs=9, columns=7, seed=0):
     arrays = models.tile_arrays(nodes, configs, columns, seed)
-    return arrays, (_core.Graph(**arrays), models.rows(configs))
+    return arrays, (_core.ModelGraph(**arrays), models.rows(configs))
 
 
 def head(slot):

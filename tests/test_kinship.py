@@ -91,7 +91,7 @@ def test_nearest_rankers_refuse_what_they_cannot_do(tmp_path):
         scorer.fit(small_graph()).save(tmp_path / "x.safetensors")
     with pytest.raises(tg.ConfigError, match="ranker: expected a tg.Ranker, got str"):
         tg.Nearest("first-layout")
-    with pytest.raises(tg.ConfigError, match="by: expected 'size' or 'opcodes', got 'name'"):
+    with pytest.raises(tg.ConfigError, match="by: expected one of size, opcodes, got 'name'"):
         tg.Nearest(small_ranker(), by="name")
     for name in ("sample_weight", "checkpoint_dir"):
         with pytest.raises(tg.ConfigError, match=f"{name}: Nearest trains several rankers"):

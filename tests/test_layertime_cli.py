@@ -24,7 +24,7 @@ import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.cli.layertime import measure as measuring
 from tpugraphs.cli.layertime import shared
-from tpugraphs.data.origins import PublicFile
+from tpugraphs.data.samples import PublicFile
 from tpugraphs.download import layer_times
 from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, local, read_table
 

@@ -118,7 +118,7 @@ def example(fields, sign):
     feat, ms = rng.normal(size=(9, 20)).astype(np.float32), rng.uniform(0.1, 5, 9)
     nodes = {"node_feat": np.zeros((1, 1), np.float32), "node_opcode": np.zeros(1, np.uint8)}
     empty = {"layout_digits": np.zeros((1, 6), np.int8), "edge_index": np.zeros((0, 2), np.int64)}
-    graph = _core.Graph(**nodes, **empty, config_nodes=np.zeros(0, np.int64), config_feat=feat)
+    graph = _core.ModelGraph(**nodes, **empty, config_nodes=np.zeros(0, np.int64), config_feat=feat)
     return ours, feat, [(graph, models.rows(9))], ms
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs import kernels
-from tpugraphs.data import opcodes
+from tpugraphs.data import schema
 from tpugraphs.data.schema import LAYOUT
 
 PLACE = {column.name: i for i, column in enumerate(LAYOUT.node)}
@@ -17,7 +17,7 @@ SIZES = [(0, 120, 12, 300), (1, 8, 1, 2), (2, 8, 2, 1), (3, 500, 120, 50), (4, 9
 def test_programs(seed, nodes, configurable, configs):
     g = made.program(seed, nodes, configurable, configs).validate()
     assert (g.num_nodes, g.num_config_nodes, g.num_configs) == (nodes, configurable, configs)
-    names = [opcodes.opcode_name(int(code)) for code in g.node_opcode]
+    names = [schema.opcode_name(int(code)) for code in g.node_opcode]
     assert {names[i] for i in g.node_config_ids} <= {"convolution", "dot", "reshape"}
     assert (g.edge_index[:, 0] > g.edge_index[:, 1]).all()  # operands come before their users
     assert len(np.unique(g.edge_index, axis=0)) == g.num_edges

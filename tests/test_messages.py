@@ -28,7 +28,7 @@ def graph_of(nodes, configs, columns, edge_index, seed=0):
     feat = rng.normal(size=(nodes, columns)).astype(np.float32)
     config = rng.normal(size=(configs, 1)).astype(np.float32)
     none = np.zeros(0, np.int64)
-    return feat, (_core.Graph(feat, None, None, edge_index, none, None, config), rows(configs))
+    return feat, (_core.ModelGraph(feat, None, None, edge_index, none, None, config), rows(configs))
 
 
 # ---- drop_edge ----------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_a_drawn_chance_is_that_of_all_slates_of_a_step():
     trainer, shares = _core.Trainer(model), []
     model.params[:] = 0, 1
     none = np.zeros(0, np.int64)
-    graph = _core.Graph(
+    graph = _core.ModelGraph(
         np.ones((40, 1), np.float32), None, None, edges, none, None, np.ones((2, 1), np.float32)
     )
     for number in range(60):

@@ -293,7 +293,7 @@ def test_cancelled_step_leaves_everything_untouched():
     columns = 134
     model = Trained(first_layout(dropout=0.2), 0, columns)
     arrays = graph_arrays(1500, 64, 300, columns, 0)
-    one = (_core.Graph(**arrays), rows(64))
+    one = (_core.ModelGraph(**arrays), rows(64))
     runtimes = np.arange(64, dtype=np.int64)
     args = {"loss": HINGE, "lr": 1e-2, "weight_decay": 0.1, "clip": 1.0}
     small = (one[0], rows(2))
@@ -426,7 +426,7 @@ def test_memory_of_a_step():
     columns = 134
     model = Trained(first_layout(dropout=0.2), 0, columns)
     _, (graph, _), _ = slate(nodes=200, configs=64, k=50)
-    graph = _core.Graph(**graph_arrays(200, 64, 50, columns, 0))
+    graph = _core.ModelGraph(**graph_arrays(200, 64, 50, columns, 0))
     activation = 200 * 64 * 256 * 4  # bytes of one (N, C, 256) float32 array
     training, inference = (model.bytes([(graph, rows(64))], training=t) for t in (True, False))
     assert inference < training

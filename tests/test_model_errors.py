@@ -169,13 +169,13 @@ def test_wrong_graphs_raise():
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(ValueError, match=name):
-                _core.Graph(**arrays | {name: value})
+                _core.ModelGraph(**arrays | {name: value})
     model = make("cross")
     for missing in ("layout_digits", "digits"):
-        graph = _core.Graph(**arrays | {missing: None})
+        graph = _core.ModelGraph(**arrays | {missing: None})
         with pytest.raises(ValueError, match=r"layout|configs"):
             model.scores([(graph, rows(2))])
-    wide = _core.Graph(**graph_arrays(9, 4, 3, COLUMNS + 1, 0))
+    wide = _core.ModelGraph(**graph_arrays(9, 4, 3, COLUMNS + 1, 0))
     with pytest.raises(ValueError, match="features"):
         model.scores([(wide, rows(2))])
 
@@ -184,7 +184,7 @@ def test_wrong_graphs_raise():
 def test_digits_are_checked_when_their_rows_are_read(digit):
     arrays = graph_arrays(9, 4, 3, COLUMNS, 0)
     arrays["digits"][2, 1, 17] = digit
-    graph, model = _core.Graph(**arrays), make("cross")
+    graph, model = _core.ModelGraph(**arrays), make("cross")
     model.scores([(graph, np.array([0, 1, 3]))])
     with pytest.raises(ValueError, match=r"config 2, node 1, column 17"):
         model.scores([(graph, rows(4))])

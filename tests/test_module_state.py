@@ -34,8 +34,8 @@ except ImportError:
     assert numpy is None, "the core refuses what NumPy takes"
 else:
     assert numpy is not None, "the core takes what NumPy refuses"
-    made = core.Graph(numpy.zeros((3, 4), "f4"), None, None, numpy.zeros((1, 2), "i8"), numpy.arange(2))
-    assert type(made) is core.Graph
+    made = core.ModelGraph(numpy.zeros((3, 4), "f4"), None, None, numpy.zeros((1, 2), "i8"), numpy.arange(2))
+    assert type(made) is core.ModelGraph
 """
 INTERPRETERS = """
 import sys
@@ -50,7 +50,7 @@ for _ in range(3):
     failed = interpreters.run_string(one, {code!r})
     assert failed is None, failed
     interpreters.destroy(one)
-_core.Graph(numpy.zeros((3, 4), "f4"), None, None, numpy.zeros((1, 2), "i8"), numpy.arange(2))
+_core.ModelGraph(numpy.zeros((3, 4), "f4"), None, None, numpy.zeros((1, 2), "i8"), numpy.arange(2))
 """
 
 
@@ -64,13 +64,13 @@ def imported() -> Any:
 
 
 def scores(core: Any) -> np.ndarray:
-    graph = core.Graph(**graph_arrays(30, 8, 5, 134, 0))
+    graph = core.ModelGraph(**graph_arrays(30, 8, 5, 134, 0))
     return np.concatenate(core.Model(STEPS, 0, 134).scores([(graph, rows(8))]))
 
 
 def test_every_import_has_its_own_types() -> None:
     other = imported()
-    for name in ("Graph", "Model", "Workspace", "Trainer", "Prepare"):
+    for name in ("ModelGraph", "Model", "Workspace", "Trainer", "Prepare"):
         assert getattr(other, name) is not getattr(_core, name)
     assert np.array_equal(scores(other), scores(_core))
 
@@ -79,7 +79,7 @@ def test_imported_again_after_leaving_sys_modules() -> None:
     kept = sys.modules.pop("tpugraphs._core")
     try:
         again = importlib.import_module("tpugraphs._core")
-        assert again is not kept and again.Graph is not kept.Graph
+        assert again is not kept and again.ModelGraph is not kept.ModelGraph
         assert np.array_equal(scores(again), scores(kept))
     finally:
         sys.modules["tpugraphs._core"] = kept
@@ -88,8 +88,8 @@ def test_imported_again_after_leaving_sys_modules() -> None:
 
 def test_objects_of_another_import_are_refused() -> None:
     other = imported()
-    graph, model = other.Graph(**graph_arrays(30, 8, 5, 134, 0)), _core.Model(STEPS, 0, 134)
-    with pytest.raises(TypeError, match="Graph"):
+    graph, model = other.ModelGraph(**graph_arrays(30, 8, 5, 134, 0)), _core.Model(STEPS, 0, 134)
+    with pytest.raises(TypeError, match="ModelGraph"):
         model.scores([(graph, rows(8))])
     with pytest.raises(TypeError, match="workspace"):
         _core.Trainer(model, other.Model(STEPS, 0, 134))
@@ -100,8 +100,10 @@ def test_objects_of_another_import_are_refused() -> None:
 def test_what_an_import_made_goes_with_it() -> None:
     other = imported()
     assert len(scores(other)) == 8
-    made = [weakref.ref(kind) for kind in (other, other.Graph, other.Model, other.Workspace, other.Trainer)]
-    graph = other.Graph(**graph_arrays(30, 8, 5, 134, 0))
+    made = [
+        weakref.ref(kind) for kind in (other, other.ModelGraph, other.Model, other.Workspace, other.Trainer)
+    ]
+    graph = other.ModelGraph(**graph_arrays(30, 8, 5, 134, 0))
     del other
     gc.collect()
     assert all(ref() is not None for ref in made), "an instance keeps its type, its module and its state"

@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 
 import tpugraphs as tg
 from tpugraphs import cli, data, evaluation
-from tpugraphs.data import origins
+from tpugraphs.data import samples
 from tpugraphs.evaluation import official
 
 LAYOUT = [name for name in data.COLLECTIONS if name.startswith("layout")]
@@ -51,8 +51,8 @@ def lists(monkeypatch):
 
 def test_the_published_lists():
     for file in official._FILES.values():
-        if origins.find(file.name, file.sha256) is None:
-            pytest.skip(f"needs data of others: {file.name} in a folder of {origins.VARIABLE}")
+        if samples.find(file.name, file.sha256) is None:
+            pytest.skip(f"needs data of others: {file.name} in a folder of {samples.VARIABLE}")
     counts = {}
     for collection in LAYOUT:
         lists = official.indices(collection)
@@ -77,7 +77,7 @@ def test_lists_are_read_from_the_data_folder(monkeypatch, tmp_path):
     content = json.dumps({name: rows.tolist() for name, rows in made.items()}).encode()
     file = official._FILES["layout:nlp:default"]
     (tmp_path / "nlp_default.json").write_bytes(content)
-    monkeypatch.setenv(origins.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(samples.VARIABLE, str(tmp_path))
     same = replace(file, sha256=hashlib.sha256(content).hexdigest())
     monkeypatch.setitem(official._FILES, "layout:nlp:default", same)
     official._lists.cache_clear()

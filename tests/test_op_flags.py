@@ -91,7 +91,7 @@ def test_rows_of_a_segment_are_those_of_the_graph_unless_a_model_is_per_graph(
     piece["edge_index"] = whole["edge_index"][(whole["edge_index"] < 6).all(1)]
     piece |= {"config_nodes": np.zeros(0, np.int64), "layout_digits": whole["layout_digits"][:6]}
     piece["digits"] = np.zeros((3, 0, 18), np.int8)
-    ys = [model.run([(_core.Graph(**arrays), rows(2))], ["y"])["y"][0] for arrays in (whole, piece)]
+    ys = [model.run([(_core.ModelGraph(**arrays), rows(2))], ["y"])["y"][0] for arrays in (whole, piece)]
     if len(ys[0]) == 12:
         assert np.allclose(ys[0][:6], ys[1], rtol=1e-5, atol=1e-6) != expected
 
@@ -106,7 +106,7 @@ def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_graph() 
         whole = graph_arrays(12, 3, 2, COLUMNS, 0)
         other = whole | {"node_feat": whole["node_feat"].copy()}
         other["node_feat"][11] += 1
-        ys = [model.run([(_core.Graph(**arrays), rows(2))], ["y"])["y"][0] for arrays in (whole, other)]
+        ys = [model.run([(_core.ModelGraph(**arrays), rows(2))], ["y"])["y"][0] for arrays in (whole, other)]
         assert (ys[0][:11] != ys[1][:11]).any()
         assert model.per_graph
     to_configs = step("linear", "hidden", "pooled", "h", out=3)
@@ -139,7 +139,7 @@ def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_configur
         features = whole["node_feat"].copy()
         if node is not None:
             features[node] += 1
-        graph = _core.Graph(**whole | {"node_feat": features})
+        graph = _core.ModelGraph(**whole | {"node_feat": features})
         seen[name] = model.run([(graph, rows(2))], ["y"])["y"][0][0]  # the row of `first`
     assert first != last and (seen["as it is"] != seen["configurable"]).any()
     assert (seen["as it is"] == seen["other"]).all()

@@ -44,7 +44,7 @@ def example(nodes=57, configs=13, k=21, columns=134, seed=5):
     edges = {tuple(edge) for edge in graph["edge_index"].tolist()}
     assert any((v, u) not in edges for u, v in edges)  # asymmetric
     runtimes = np.random.default_rng(seed).integers(1, 30, configs)  # with ties
-    return graph, (_core.Graph(**graph), rows(configs)), runtimes
+    return graph, (_core.ModelGraph(**graph), rows(configs)), runtimes
 
 
 def as_ours(name, tensor):
@@ -68,7 +68,7 @@ def tile_example(nodes=57, configs=130, columns=134, seed=5):
     graph = models.tile_arrays(nodes, configs, columns, seed, "random")
     graph["node_opcode"] %= 120
     runtimes = np.random.default_rng(seed).integers(1, 300, configs)  # with ties
-    return graph, (_core.Graph(**graph), rows(configs)), runtimes
+    return graph, (_core.ModelGraph(**graph), rows(configs)), runtimes
 
 
 def relative(got, expected):

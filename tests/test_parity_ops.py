@@ -356,7 +356,7 @@ def test_a_model_with_linear_attention(nodes):
     feat = rng.normal(size=(nodes, 11)).astype(np.float32)
     config_feat = rng.normal(size=(configs, 5)).astype(np.float32)
     none = np.zeros(0, np.int64)
-    graph = _core.Graph(feat, None, None, np.zeros((0, 2), np.int64), none, None, config_feat)
+    graph = _core.ModelGraph(feat, None, None, np.zeros((0, 2), np.int64), none, None, config_feat)
     theirs = Transformer(named(model))
     expected = theirs.scores(feat, config_feat)
     values = np.arange(configs, dtype=np.float64)

@@ -115,7 +115,7 @@ def test_bad_parts_are_refused(part: tuple[int, int]) -> None:
 
 def test_another_thread_can_cancel_a_pass() -> None:
     model = Trained(first_layout(dropout=0.2), 0, 134)
-    graph = _core.Graph(**graph_arrays(1500, 64, 300, 134, 0))
+    graph = _core.ModelGraph(**graph_arrays(1500, 64, 300, 134, 0))
     times, raised = np.arange(64, dtype=np.int64), []
     model.cancel()  # nothing is running: forgotten
     model.scores([(graph, rows(2))])

@@ -131,7 +131,7 @@ def token_steps(source: str) -> list[Step]:
 
 def test_more_cells_than_can_be_numbered_are_refused() -> None:
     model = Trained(token_steps("node_feat"), 0, COLUMNS)
-    graph = _core.Graph(**graph_arrays(3000, 1, 3000, COLUMNS, 0))
+    graph = _core.ModelGraph(**graph_arrays(3000, 1, 3000, COLUMNS, 0))
     many = np.zeros(1_000_000, np.int64)
     for wanted in (lambda: model.bytes([(graph, many)]), lambda: model.scores([(graph, many)])):
         with pytest.raises(tg.ConfigError, match="1000000 configs of a graph of 3000 .*give fewer"):
@@ -154,7 +154,7 @@ def test_cells_are_equal_only_if_what_their_nodes_give_is(source: str) -> None:
     arrays["node_feat"][arrays["config_nodes"][0]] += 1  # not alike: its neighbours differ from the others
     given = {"inputs": {"extra": [rng.normal(size=(9, 6)).astype(np.float32)]}} if inputs else {}
     got, expected = (
-        model.scores([(_core.Graph(**(arrays | {"node_opcode": opcodes})), rows(5))], **given)[0]
+        model.scores([(_core.ModelGraph(**(arrays | {"node_opcode": opcodes})), rows(5))], **given)[0]
         for opcodes in (np.zeros(9, np.uint8), np.arange(9, dtype=np.uint8))  # the model reads no opcodes
     )
     assert np.allclose(got, expected, rtol=1e-5, atol=1e-7)

@@ -60,7 +60,7 @@ def compare(gradients, expected, tolerance):
 def test_the_core_equals_the_reference(case):
     graph, order, weights, (expected, value, gradients) = case
     model = fill(Trained(STEPS, 0, 134), weights)
-    slate = (_core.Graph(**graph), models.rows(CONFIGS))
+    slate = (_core.ModelGraph(**graph), models.rows(CONFIGS))
     scores = model.scores([slate])[0]
     assert np.linalg.norm(scores - expected) <= 1e-5 * np.linalg.norm(expected)
     loss, (trained,) = model.gradients([slate], [order], loss=HINGE)
@@ -75,7 +75,7 @@ def test_the_core_equals_the_reference(case):
 def test_reversed_edges_do_not_pass(case):
     graph, _, weights, (expected, _, _) = case
     model = fill(Trained(first_layout(direction="reverse"), 0, 134), weights)
-    scores = model.scores([(_core.Graph(**graph), models.rows(CONFIGS))])[0]
+    scores = model.scores([(_core.ModelGraph(**graph), models.rows(CONFIGS))])[0]
     assert np.linalg.norm(scores - expected) > 1e-2 * np.linalg.norm(expected)
 
 

@@ -24,7 +24,9 @@ def relative(got, expected):
 def graph_with(k, nodes):
     """`k` of the nodes are configurable, in no order."""
     ids = np.random.default_rng(0).permutation(nodes)[:k].astype(np.int64)
-    return _core.Graph(np.zeros((nodes, 1), np.float32), None, None, np.zeros((0, 2), np.int64), ids, None)
+    return _core.ModelGraph(
+        np.zeros((nodes, 1), np.float32), None, None, np.zeros((0, 2), np.int64), ids, None
+    )
 
 
 POOLS = [("pool", {"kind": kind}, 1) for kind in ("mean", "max", "sum", "mean+max+sum")]
@@ -167,7 +169,7 @@ def test_a_model_over_pairs_has_the_gradients_of_pytorch(edge_kind, end, nodes, 
     arrays = models.graph_arrays(nodes, configs, k, COLUMNS, 3, "odd")
     model = models.Trained(pairs_steps(edge_kind, end), 0, COLUMNS)
     models.randomize(model, 1)
-    slates, values = [(_core.Graph(**arrays), models.rows(configs))], np.arange(float(configs))
+    slates, values = [(_core.ModelGraph(**arrays), models.rows(configs))], np.arange(float(configs))
     theirs = {name: torch.tensor(value, requires_grad=True) for name, value in named(model).items()}
     onehot = torch.tensor(np.eye(8, dtype=np.float32)[arrays["digits"] + 2], requires_grad=True)
     expected = pairs_torch(torch, theirs, arrays, onehot, edge_kind, end)
@@ -184,7 +186,7 @@ def test_a_model_over_pairs_has_the_gradients_of_pytorch(edge_kind, end, nodes, 
 @pytest.mark.parametrize(("nodes", "k"), [(30, 12), (200, 90), (9, 0)])
 def test_threads_do_not_change_a_bit_of_a_model_over_pairs(nodes, k):
     arrays = models.graph_arrays(nodes, 6, k, COLUMNS, 3, "odd")
-    slates, found = [(_core.Graph(**arrays), models.rows(6))], []
+    slates, found = [(_core.ModelGraph(**arrays), models.rows(6))], []
     for threads in (1, 2, 3):
         _core.set_num_threads(threads)
         model = models.Trained(pairs_steps("mean", "consumer"), 0, COLUMNS)

@@ -10,8 +10,8 @@ from webserver import Server
 
 import tpugraphs as tg
 from tpugraphs import cli
-from tpugraphs.data import origins, samples
-from tpugraphs.data.origins import PublicFile
+from tpugraphs.data import samples
+from tpugraphs.data.samples import PublicFile
 from tpugraphs.evaluation import official
 from tpugraphs.system import transfer
 
@@ -54,7 +54,7 @@ class Here(PublicFile):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(origins.VARIABLE, str(tmp_path / "data"))
+    monkeypatch.setenv(samples.VARIABLE, str(tmp_path / "data"))
     monkeypatch.setattr(transfer.time, "sleep", lambda _: None)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -79,12 +79,12 @@ def files(folder):
 
 
 def test_a_file_is_downloaded_once_after_saying_so(published, folder, capsys):
-    path = origins.get(public())
+    path = samples.get(public())
     assert path == folder / "samples" / "graphs.pb" and path.read_bytes() == CONTENT
     said = capsys.readouterr().err
     assert f"downloading {published.url}/graphs.pb (21 bytes) to {folder / 'samples'}" in said
     assert files(folder) == ["samples/graphs.pb"] and len(published.requests) == 1
-    assert origins.get(public()) == path and len(published.requests) == 1
+    assert samples.get(public()) == path and len(published.requests) == 1
     assert capsys.readouterr().err == ""
 
 
@@ -93,7 +93,7 @@ def test_a_file_put_there_by_hand_is_found(folder, place):
     path = folder / place / "graphs.pb"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)
-    assert origins.get(public(), download=False) == path
+    assert samples.get(public(), download=False) == path
 
 
 def test_a_wrong_file_is_not_used_but_replaced(published, folder):
@@ -101,15 +101,15 @@ def test_a_wrong_file_is_not_used_but_replaced(published, folder):
         (folder / place).mkdir(parents=True)
         (folder / place / "graphs.pb").write_bytes(CONTENT[:-1])
     with pytest.raises(tg.DataError, match="has another SHA-256 and is not used") as caught:
-        origins.get(public(), download=False)
+        samples.get(public(), download=False)
     assert all(str(folder / place / "graphs.pb") in str(caught.value) for place in ("samples", "other"))
-    assert origins.get(public()) == folder / "samples" / "graphs.pb"
+    assert samples.get(public()) == folder / "samples" / "graphs.pb"
     assert (folder / "samples" / "graphs.pb").read_bytes() == CONTENT
 
 
 def test_a_wrong_download_is_not_kept(published, folder):
     with pytest.raises(tg.DataError, match="the file at this address has SHA-256") as caught:
-        origins.get(public(b"what it should have been"))
+        samples.get(public(b"what it should have been"))
     assert caught.value.field == "sha256" and hashlib.sha256(CONTENT).hexdigest() in str(caught.value)
     assert list((folder / "samples").iterdir()) == []
 
@@ -118,16 +118,16 @@ def test_an_interrupted_download_leaves_nothing(published, folder, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(origins, "fetch", stop)
+    monkeypatch.setattr(samples, "fetch", stop)
     with pytest.raises(KeyboardInterrupt):
-        origins.get(public())
+        samples.get(public())
     assert list((folder / "samples").iterdir()) == []
 
 
 @pytest.mark.parametrize("script", [[{"cut": 7}], [{"status": 503}]])
 def test_passing_faults_are_retried(published, folder, script):
     published.script = script
-    assert origins.get(public()).read_bytes() == CONTENT
+    assert samples.get(public()).read_bytes() == CONTENT
 
 
 def test_without_network_one_error_says_all(folder, monkeypatch):
@@ -139,7 +139,7 @@ def test_without_network_one_error_says_all(folder, monkeypatch):
         (False, "is not to be downloaded"),
     ):
         with pytest.raises(tg.DataError) as caught:
-            origins.get(public(), download=download)
+            samples.get(public(), download=download)
         told = str(caught.value)
         assert caught.value.file == public().url and "\n" not in told
         for word in (tells, public().url, "graphs.pb", str(folder / "samples"), "TPUGRAPHS_DATA"):
@@ -150,17 +150,17 @@ def test_without_network_one_error_says_all(folder, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_named(published, folder):
     folder.write_bytes(b"")
     with pytest.raises(tg.DataError, match=f"cannot be stored: .*{folder}"):
-        origins.get(public())
+        samples.get(public())
 
 
 def test_the_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     for value, expected in (("~/x", "x"), ("", "data/tpugraphs"), (None, "data/tpugraphs")):
         if value is None:
-            monkeypatch.delenv(origins.VARIABLE)
+            monkeypatch.delenv(samples.VARIABLE)
         else:
-            monkeypatch.setenv(origins.VARIABLE, value)
-        assert origins.data_folder() == tmp_path / expected
+            monkeypatch.setenv(samples.VARIABLE, value)
+        assert samples.data_folder() == tmp_path / expected
 
 
 def test_names_and_sources():
@@ -175,7 +175,8 @@ def test_names_and_sources():
     for wrong in (None, 3, ["alexnet"]):
         with pytest.raises(tg.ConfigError, match="name of a sample"):
             tg.sample(wrong)
-    for file in (*official._FILES.values(), samples._ALEXNET, samples._UNET, samples._TILES):
+    public = {sample.file for sample in samples._samples().values()}
+    for file in (*official._FILES.values(), *public):
         assert len(file.commit) == 40 and len(file.sha256) == 64
 
 

@@ -31,7 +31,7 @@ def by_hand(graph, nodes):
     where = np.asarray(graph.node_config_ids)
     feat, opcode = np.asarray(graph.node_feat), np.asarray(graph.node_opcode)
     return [
-        _core.Graph(feat[begin:end], opcode[begin:end], None, edges, where[mine] - begin,
+        _core.ModelGraph(feat[begin:end], opcode[begin:end], None, edges, where[mine] - begin,
                     np.ascontiguousarray(graph.config_digits[:, mine]))
         for begin, end, edges, mine in reference.segments(len(feat), graph.edge_index, where, nodes)
     ]  # fmt: skip
@@ -46,7 +46,7 @@ def test_every_node_is_in_one_segment_and_edges_are_inside(count, nodes):
     rng = np.random.default_rng(count)
     edges, where = rng.integers(0, count, (40, 2)), rng.permutation(count)[: count // 2]
     feat = np.arange(count, dtype=np.float32)[:, None]
-    whole = _core.Graph(feat, np.arange(count, dtype=np.uint8), None, edges, where)
+    whole = _core.ModelGraph(feat, np.arange(count, dtype=np.uint8), None, edges, where)
     cuts, expected = whole.cut(nodes), list(reference.segments(count, edges, where, nodes))
     assert len(cuts) == len(expected) <= count // nodes + 1
     assert np.concatenate([one.node_feat for one in cuts]).tolist() == feat.tolist()

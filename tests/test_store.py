@@ -17,7 +17,7 @@ COLUMNS = 11
 
 
 def core_graph(configs=12, seed=0):
-    return _core.Graph(**models.graph_arrays(9, configs, 3, COLUMNS, seed))
+    return _core.ModelGraph(**models.graph_arrays(9, configs, 3, COLUMNS, seed))
 
 
 def trained():

@@ -10,7 +10,7 @@ from reference import submission as reference
 
 import tpugraphs as tg
 from tpugraphs import submission
-from tpugraphs.data import origins
+from tpugraphs.data import samples
 from tpugraphs.submission import files
 
 PUBLISHED = ("sample_submission.csv", "f226df1a065a8ed62a2738a06be492f480801ae7489889b7a0d9fd32c816fd8c")
@@ -31,9 +31,9 @@ def save(tmp_path, content):
 def test_sample_is_valid_and_survives_a_round_trip(which, sample, tmp_path):
     """Of the competition's own file, if it is in the data folder, and of one like it."""
     if which == "published":
-        sample = origins.find(*PUBLISHED)
+        sample = samples.find(*PUBLISHED)
         if sample is None:
-            pytest.skip(f"needs data of others: {PUBLISHED[0]} in a folder of {origins.VARIABLE}")
+            pytest.skip(f"needs data of others: {PUBLISHED[0]} in a folder of {samples.VARIABLE}")
     report = submission.validate(sample, sample)
     assert report.ok and report.rows == 894 and report.problems == []
     assert "894 rows" in str(report)

@@ -22,7 +22,7 @@ def slate(seed=0, nodes=23, configs=9, kind="random", use=None):
     arrays = models.tile_arrays(nodes, configs, COLUMNS, seed, kind)
     chosen = rows(configs) if use is None else np.array(use, np.int64)
     runtimes = np.random.default_rng(seed + 1000).integers(1, 10**6, len(chosen))
-    return arrays, (_core.Graph(**arrays), chosen), runtimes
+    return arrays, (_core.ModelGraph(**arrays), chosen), runtimes
 
 
 @pytest.mark.parametrize("lean", [False, True], ids=["kept", "lean"])
@@ -125,23 +125,23 @@ def test_graphs_of_the_wrong_kind_are_refused():
     model, _ = make()
     arrays = models.graph_arrays(9, 4, 3, COLUMNS, 0)
     with pytest.raises(ValueError, match="no features of configs"):
-        model.scores([(_core.Graph(**arrays), rows(4))])
+        model.scores([(_core.ModelGraph(**arrays), rows(4))])
     tile = models.tile_arrays(9, 4, COLUMNS, 0)
     layout_model = models.make()
     with pytest.raises(ValueError, match="another kind"):
-        layout_model.scores([(_core.Graph(**tile), rows(4))])
+        layout_model.scores([(_core.ModelGraph(**tile), rows(4))])
     for wrong, what in (
         ({"config_feat": tile["config_feat"].astype(np.float64)}, "float32"),
         ({"config_feat": np.zeros((4, 0), np.float32)}, "columns"),
         ({"digits": np.zeros((3, 0, 18), np.int8)}, "digits"),
     ):
         with pytest.raises((tg.Error, ValueError), match=what):
-            _core.Graph(**{**tile, **wrong})
+            _core.ModelGraph(**{**tile, **wrong})
     tile["config_feat"][2, 5] = np.nan
     with pytest.raises(tg.DataError, match="config_feat.*config 2, column 5"):
-        model.scores([(_core.Graph(**tile), rows(4))])
+        model.scores([(_core.ModelGraph(**tile), rows(4))])
     with pytest.raises(tg.DataError, match="rows"):
-        model.scores([(_core.Graph(**tile), rows(1, 4))])
+        model.scores([(_core.ModelGraph(**tile), rows(1, 4))])
 
 
 def test_ratio_ranks_are_exact():

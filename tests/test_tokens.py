@@ -103,7 +103,7 @@ def test_scores_loss_and_gradients_equal_the_reference(norm, shape):
     chosen = np.array([0, 0, len(arrays["digits"]) - 1, *range(len(arrays["digits"]))], np.int64)
     runtimes = np.random.default_rng(1).integers(1, 10**6, len(chosen))
     scores, value, grads = reference(model, token_model(norm), arrays, chosen, runtimes)
-    one = (_core.Graph(**arrays), chosen)
+    one = (_core.ModelGraph(**arrays), chosen)
     assert np.abs(model.scores([one])[0] - scores).max() <= 1e-5 * np.abs(scores).max()
     loss, _ = model.gradients([one], [runtimes])
     assert loss == pytest.approx(value, rel=1e-5)
@@ -121,7 +121,7 @@ def test_training_stays_with_the_reference():
     chosen = models.rows(24)
     runtimes = np.argsort(np.argsort(arrays["digits"].astype(np.int64)[:, :, ::5].sum((1, 2))))
     params = {name: value.astype(np.float64) for name, value in named(model).items()}
-    one, seen = (_core.Graph(**arrays), chosen), []
+    one, seen = (_core.ModelGraph(**arrays), chosen), []
     loss = lambda s: losses.pairwise_hinge(s, runtimes, 1.0)  # noqa: E731
     for number in range(1, 13):
         _, value, grads = ref_model.scores_and_gradients(token_model(), params, arrays, chosen, loss)
@@ -141,7 +141,7 @@ def test_bits_do_not_depend_on_threads():
     for threads in (1, 2, 3):
         _core.set_num_threads(threads)
         model = made(dropout=0.2)
-        model.gradients([(_core.Graph(**arrays), models.rows(40))], [runtimes], loss=HINGE, seed=4)
+        model.gradients([(_core.ModelGraph(**arrays), models.rows(40))], [runtimes], loss=HINGE, seed=4)
         results.append(model.grads.tobytes())
     assert len(set(results)) == 1
 
@@ -160,7 +160,7 @@ def many_cells(repeated):
         arrays["digits"], arrays["config_nodes"], arrays["node_feat"], arrays["node_opcode"]
     )
     assert of.size == 6000 and len(at) == (600 if repeated else 6000)
-    return _core.Graph(**arrays), models.rows(20)
+    return _core.ModelGraph(**arrays), models.rows(20)
 
 
 def test_equal_cells_are_encoded_once():
@@ -182,7 +182,7 @@ def test_equal_cells_are_encoded_once():
 def test_configs_with_equal_cells_have_equal_scores_and_order_does_not_matter():
     arrays = graph_arrays(4, settings=3)
     arrays["digits"][5] = arrays["digits"][2]
-    model, graph = made(), _core.Graph(**arrays)
+    model, graph = made(), _core.ModelGraph(**arrays)
     scores = model.scores([(graph, models.rows(9))])[0]
     assert scores[5] == scores[2]
     turned = model.scores([(graph, models.rows(9)[::-1].copy())])[0]
@@ -196,7 +196,7 @@ def test_rows_of_unique_cells_can_be_fetched(shape):
     model, slates = made(), []
     for seed in (0, 1):
         arrays = graph_arrays(seed, **shape)
-        slates.append((arrays, (_core.Graph(**arrays), models.rows(len(arrays["digits"])))))
+        slates.append((arrays, (_core.ModelGraph(**arrays), models.rows(len(arrays["digits"])))))
     names = ["t1", "unique", "cells", "scores", "unique_of"]
     got = model.run([one for _, one in slates], names)
     assert list(got) == names
@@ -212,7 +212,7 @@ def test_rows_of_unique_cells_can_be_fetched(shape):
 
 
 def test_numbers_of_unique_cells_are_an_output_of_models_that_have_them():
-    one = (_core.Graph(**graph_arrays()), models.rows(9))
+    one = (_core.ModelGraph(**graph_arrays()), models.rows(9))
     model = made()
     with pytest.raises(ValueError, match="'unique_of' is there twice"):
         model.run([one], ["unique_of", "unique_of"])
@@ -259,7 +259,7 @@ def test_gradients_of_digits_and_inputs_are_those_of_every_cell():
     """Equal cells count once in the scores, but each has a gradient of its own: as without any equal cell."""
     arrays, model = graph_arrays(6), made()
     dscores = np.random.default_rng(0).normal(size=9).astype(np.float32)
-    one = (_core.Graph(**arrays), models.rows(9))
+    one = (_core.ModelGraph(**arrays), models.rows(9))
     scores, got = model.input_gradients([one], [dscores], ["digits", "node_feat"])
     assert np.allclose(scores[0], model.scores([one])[0], rtol=1e-6, atol=1e-7)
     assert got["digits"][0].any()

@@ -49,7 +49,7 @@ class Large:
 
     def __init__(self) -> None:
         self.model = _core.Model(first_layout(), 0, 134)
-        self.slate = (_core.Graph(**graph_arrays(1500, 128, 300, 134, 0)), rows(128))
+        self.slate = (_core.ModelGraph(**graph_arrays(1500, 128, 300, 134, 0)), rows(128))
         self.small = (self.slate[0], rows(2))
         self.times = np.arange(128, dtype=np.int64)
 
@@ -393,7 +393,7 @@ from tpugraphs import _core
 from models import HINGE, first_layout, graph_arrays, rows
 
 model = _core.Model(first_layout(), 0, 134)
-graph = _core.Graph(**graph_arrays(400, 64, 80, 134, 0))
+graph = _core.ModelGraph(**graph_arrays(400, 64, 80, 134, 0))
 large, small, times = (graph, rows(64)), (graph, rows(5)), np.arange(64)
 trainer, other = _core.Trainer(model), _core.Trainer(model)
 workspace, done = _core.Workspace(), threading.Event()

@@ -21,8 +21,7 @@ from hlo_files import Writer
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.data import hlo
-from tpugraphs.data.opcodes import opcode_name
-from tpugraphs.data.schema import LAYOUT
+from tpugraphs.data.schema import LAYOUT, opcode_name
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.names import SpaceRow
 from tpugraphs.system import files

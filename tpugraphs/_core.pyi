@@ -1,7 +1,7 @@
 """Types of the C core. One section per room of csrc/py."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, final, overload
+from typing import Any, Literal, Self, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,16 +49,72 @@ def top_k_slowdown(scores: NDArray[Any], runtimes: NDArray[Any], k: int, /) -> f
 def ndcg(scores: NDArray[Any], runtimes: NDArray[Any], k: int, /) -> float: ...
 
 # data
+_Stamp = tuple[int, int, int, int]
+
 def npz_load(
     path: str, names: tuple[str, ...], headers: tuple[str, ...], max_bytes: int, /
-) -> tuple[dict[str, tuple[Any, str, tuple[int, ...], int]], tuple[int, int, int, int]]: ...
-def npz_digits(
-    path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /
-) -> NDArray[np.int8]: ...
-def npz_distinct(
-    path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /
-) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]: ...
-def pack_digits(array: NDArray[Any], /) -> NDArray[np.int8]: ...
+) -> tuple[dict[str, Any], _Stamp]: ...
+def as_floats(field: str, value: Any, letters: str, sizes: tuple[int, ...], /) -> NDArray[np.float32]: ...
+def as_whole(field: str, value: Any, letters: str, /) -> NDArray[np.int64]: ...
+def as_digits(field: str, value: Any, values: tuple[int, ...] | None, /) -> NDArray[np.int8]: ...
+
+@final
+class Digits:
+    shape: tuple[int, int, int]
+    values: tuple[int, ...] | None
+    in_file: bool
+    mapped: bool
+    codes: tuple[NDArray[Any], NDArray[np.int8]] | None
+    nbytes: int
+    def __new__(
+        cls,
+        shape: tuple[int, int, int],
+        array: NDArray[np.int8] | None = None,
+        path: str | None = None,
+        stamp: _Stamp | None = None,
+        handle: Any = None,
+        values: tuple[int, ...] | None = None,
+        codes: NDArray[Any] | None = None,
+        table: NDArray[np.int8] | None = None,
+    ) -> Digits: ...
+    def get(self) -> NDArray[np.int8]: ...
+    def take(self, rows: slice | NDArray[Any] | Sequence[int], /) -> NDArray[np.int8]: ...
+    def select(self, rows: slice | NDArray[Any], /) -> Digits: ...
+    def stored(self) -> NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]]: ...
+    def source(self) -> NDArray[np.int8] | tuple[str, _Stamp, tuple[int, int, int]]: ...
+    def distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+    def read_distinct(self) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]] | None: ...
+    def validate(self) -> None: ...
+    def release(self) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+class Graph:
+    node_feat: NDArray[np.float32]
+    node_opcode: NDArray[np.uint8] | None
+    edge_index: NDArray[np.int64]
+    node_splits: NDArray[np.int64]
+    node_config_ids: NDArray[np.int64]
+    graph_feat: NDArray[np.float32] | None
+    config_feat: NDArray[np.float32] | None
+    runtime: NDArray[Any]
+    config_runtime_normalizers: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+    repeats: NDArray[np.float64] | None
+    _digits: Digits
+    schema: Any
+    about: Mapping[str, Any]
+    name: str
+    collection: str | None
+    path: str | None
+    _pack: Any
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def _set(self, **fields: Any) -> None: ...
+    def _with(self, kind: type[Any] | None = None, /, **fields: Any) -> Self: ...
+    def _take(
+        self, given: dict[str, Any], columns: dict[str, Any], values: tuple[int, ...] | None, /
+    ) -> None: ...
+    def __getstate__(self) -> dict[str, Any]: ...
+    def __setstate__(self, fields: dict[str, Any], /) -> None: ...
 
 # data: packs
 def pack_open(path: str, /) -> tuple[str, dict[str, NDArray[Any]], tuple[int, int, int], Any]: ...
@@ -100,13 +156,13 @@ def safetensors_load(
 # model
 _T = TypeVar("_T")
 _Slates = Sequence[
-    tuple["Graph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
+    tuple["ModelGraph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
 ]
 _PerSlate = Sequence[NDArray[Any]]
 _Lists = dict[str, NDArray[Any] | None]
 
 @final
-class Graph:
+class ModelGraph:
     num_nodes: int
     num_edges: int
     num_config_nodes: int
@@ -130,21 +186,21 @@ class Graph:
         config_feat: NDArray[np.float32] | None = None,
         graph_feat: NDArray[np.float32] | None = None,
         digit_rows: int = 0,
-    ) -> Graph: ...
+    ) -> ModelGraph: ...
     def with_configs(
         self,
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None,
         config_feat: NDArray[np.float32] | None = None,
         /,
-    ) -> Graph: ...
-    def cut(self, nodes: int, /) -> tuple[Graph, ...]: ...
+    ) -> ModelGraph: ...
+    def cut(self, nodes: int, /) -> tuple[ModelGraph, ...]: ...
 
 @final
 class Prepared:
     name: str
-    nodes: Graph
-    graph: Graph | None
-    cuts: tuple[Graph, ...]
+    nodes: ModelGraph
+    graph: ModelGraph | None
+    cuts: tuple[ModelGraph, ...]
     mapped: Any
     measured: NDArray[Any]
     normalizers: NDArray[np.int64] | None
@@ -160,7 +216,7 @@ class Prepared:
     nbytes: int
     def __new__(
         cls,
-        nodes: Graph,
+        nodes: ModelGraph,
         name: str,
         configs: bool = True,
         measured: NDArray[Any] | None = None,
@@ -174,8 +230,8 @@ class Prepared:
     ) -> Prepared: ...
     def slate(
         self, rows: NDArray[np.int64], segment: int | None = None, /
-    ) -> tuple[Graph, NDArray[np.int64]]: ...
-    def slates(self, rows: NDArray[np.int64], /) -> list[tuple[Graph, NDArray[np.int64]]]: ...
+    ) -> tuple[ModelGraph, NDArray[np.int64]]: ...
+    def slates(self, rows: NDArray[np.int64], /) -> list[tuple[ModelGraph, NDArray[np.int64]]]: ...
     def values(self, target: str, /) -> NDArray[np.float64]: ...
     def with_configs(
         self, digits: NDArray[np.int8] | None, config_feat: NDArray[np.float32] | None = None, /
@@ -230,34 +286,20 @@ class Prepare:
     columns: dict[str, int]
     counts: dict[str, int]
     def __new__(cls, steps: Sequence[Mapping[str, Any]], node_features: int = 0) -> Prepare: ...
-    def fit(
-        self,
-        node_feat: NDArray[np.float32],
-        node_opcode: NDArray[np.uint8] | None,
-        edge_index: NDArray[np.int64],
-        config_nodes: NDArray[np.int64],
-        graph_feat: NDArray[np.float32] | None,
-        config_feat: NDArray[np.float32] | None,
-        extra: NDArray[np.float32] | None = None,
-        name: str | None = None,
-        /,
-    ) -> Any: ...
+    def fit(self, graph: Graph, extra: NDArray[np.float32] | None = None, /) -> Any: ...
     def finish(self) -> None: ...
     def apply(
         self,
-        node_feat: NDArray[np.float32],
-        node_opcode: NDArray[np.uint8] | None,
-        edge_index: NDArray[np.int64],
-        config_nodes: NDArray[np.int64],
-        graph_feat: NDArray[np.float32] | None,
-        config_feat: NDArray[np.float32] | None,
+        graph: Graph,
         extra: NDArray[np.float32] | None = None,
-        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
-        configs: bool = True,
         kept: Any = None,
         digit_rows: int = 0,
-        name: str | None = None,
-    ) -> Graph: ...
+        configs: bool = True,
+        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
+        measured: tuple[NDArray[Any], NDArray[np.int64] | None] | None = None,
+        rows: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
+    ) -> Prepared: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...
     def set_state(self, state: dict[str, NDArray[Any]], /) -> None: ...
@@ -390,7 +432,7 @@ def op_forward(
     attrs: dict[str, float | str],
     inputs: tuple[NDArray[np.float32], ...],
     params: tuple[NDArray[np.float32], ...],
-    graph: Graph | int,
+    graph: ModelGraph | int,
     configs: int,
     key: int,
     training: bool,
@@ -404,7 +446,7 @@ def op_backward(
     attrs: dict[str, float | str],
     inputs: tuple[NDArray[np.float32], ...],
     params: tuple[NDArray[np.float32], ...],
-    graph: Graph | int,
+    graph: ModelGraph | int,
     configs: int,
     key: int,
     training: bool,
@@ -480,12 +522,19 @@ def prune(
     /,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_configs(digits: NDArray[np.int8], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
-def dedup_codes(codes: NDArray[Any], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_rows(rows: NDArray[np.float32], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def merge_measured(
+    first: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    runtime: NDArray[np.float64],
+    ran: NDArray[np.bool_] | None,
+    keep: str,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
 def merge_configs(
     first: NDArray[np.int64],
     inverse: NDArray[np.int64],
-    runtime: NDArray[np.int64],
+    runtime: NDArray[Any],
     normalizers: NDArray[np.int64] | None,
     keep: str,
     /,

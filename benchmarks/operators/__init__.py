@@ -59,7 +59,7 @@ class Sandwich:
         self.trainer = _core.Trainer(self.model)
         none = np.zeros(0, np.int64)
         features = np.zeros((nodes, 1), np.float32), np.zeros((configs, 1), np.float32)
-        graph = _core.Graph(features[0], None, None, edge_index, none, None, features[1])
+        graph = _core.ModelGraph(features[0], None, None, edge_index, none, None, features[1])
         self.slates = [(graph, np.arange(configs))]
         self.values = [np.arange(configs, dtype=np.float64)]
 
@@ -117,7 +117,7 @@ def config_graph(nodes: int, ids: Array, digits: Array | None = None, features: 
     from tpugraphs import _core
 
     features = np.zeros((nodes, 1), np.float32) if features is None else features
-    return _core.Graph(features, None, None, np.zeros((0, 2), np.int64), ids, digits)
+    return _core.ModelGraph(features, None, None, np.zeros((0, 2), np.int64), ids, digits)
 
 
 def edge_graph(setting: Setting, nodes: int, edges: int) -> tuple[Any, Array]:
@@ -126,7 +126,7 @@ def edge_graph(setting: Setting, nodes: int, edges: int) -> tuple[Any, Array]:
 
     index = random_graph(setting, nodes, edges)
     features = np.zeros((nodes, 1), np.float32)
-    return _core.Graph(features, None, None, index, np.zeros(0, np.int64), None), index
+    return _core.ModelGraph(features, None, None, index, np.zeros(0, np.int64), None), index
 
 
 def random_graph(setting: Setting, nodes: int, edges: int) -> Array:

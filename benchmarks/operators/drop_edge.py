@@ -16,7 +16,7 @@ def cases(setting: Setting) -> Iterator[Case]:
     nodes, edges = setting.size(10_000, 60), setting.size(16_000, 90)
     index = random_graph(setting, nodes, edges)
     none = np.zeros(0, np.int64)
-    graph = _core.Graph(np.zeros((nodes, 1), np.float32), None, None, index, none)
+    graph = _core.ModelGraph(np.zeros((nodes, 1), np.float32), None, None, index, none)
     weights = np.empty((edges, 1), np.float32)
     peers: dict[str, Call] = {}
     if setting.torch:

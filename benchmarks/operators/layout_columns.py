@@ -15,7 +15,7 @@ def cases(setting: Setting) -> Iterator[Case]:
     nodes, none = setting.size(10_000, 40), np.zeros(0, np.int64)
     digits = setting.rng.integers(-1, 6, (nodes, 6)).astype(np.int8)
     features, edges = np.zeros((nodes, 1), np.float32), np.zeros((0, 2), np.int64)
-    graph = _core.Graph(features, None, digits, edges, none)
+    graph = _core.ModelGraph(features, None, digits, edges, none)
     out = np.empty((nodes, 18), np.float32)
     peers: dict[str, Call] = {}
     if setting.torch:

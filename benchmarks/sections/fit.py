@@ -82,7 +82,7 @@ def one_fit(
         peer = layout.Peer(arrays, runtimes, True, model, width=fields.width, precision=precision)
         step, score = _peer_calls(peer)
     else:
-        step, score = _our_calls(model, _core.Graph(**arrays), runtimes, precision, seed)
+        step, score = _our_calls(model, _core.ModelGraph(**arrays), runtimes, precision, seed)
 
     curve, start, training = [], time.perf_counter(), 0.0
     for number in range(1, steps + 1):
@@ -99,7 +99,7 @@ def one_fit(
     if side == "ours":
         final = in_chunks(score, unseen)
         result["tau"] = metrics.kendall_tau(final, runtimes[unseen])
-        _, in_int8 = _our_calls(model, _core.Graph(**arrays), runtimes, "int8", seed)
+        _, in_int8 = _our_calls(model, _core.ModelGraph(**arrays), runtimes, "int8", seed)
         if precision == "f32" and layout.works(lambda: in_int8(unseen[:CHUNK])):
             scores = in_chunks(in_int8, unseen)
             best = [set(np.argsort(s, kind="stable")[:100].tolist()) for s in (final, scores)]

@@ -446,7 +446,11 @@ def packing(s: Setting) -> Iterator[Case]:
     shape = f"{configs:,} x 26 x 18"
     new_digits, new_codes = np.ones_like(digits), np.ones_like(codes)
     yield Case(
-        f"float32 to int8 {shape}", lambda: _core.pack_digits(floats), copy(floats, digits), 1.0, notes=note
+        f"float32 to int8 {shape}",
+        lambda: _core.as_digits("digits", floats, None),
+        copy(floats, digits),
+        1.0,
+        notes=note,
     )
     yield Case(
         f"int8 to base 7 {shape}",

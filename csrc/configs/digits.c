@@ -1,7 +1,5 @@
 #include "configs/digits.h"
 
-#include <string.h>
-
 #include "base/parallel.h"
 #include "kernels/kernels.h"
 
@@ -33,45 +31,12 @@ static int all_digits(int (*convert)(const uint8_t *, int64_t, int8_t *), int si
     return fine;
 }
 
-static double half_value(uint16_t h) {
-    int exponent = h >> 10 & 31, mantissa = h & 1023;
-    if (exponent == 31)
-        return mantissa != 0 ? (double)__builtin_nanf("")
-                             : (h >> 15 ? -(double)__builtin_inff() : (double)__builtin_inff());
-    double value =
-        exponent == 0 ? mantissa * 0x1p-24 : (1024 + mantissa) * __builtin_ldexp(1.0, exponent - 25);
-    return h >> 15 ? -value : value;
-}
-
-/* One element as a double. Integers beyond 2^53 are rounded: they are not digits either way. */
-static double value_at(tg_number type, const uint8_t *from) {
-    uint8_t b[8] = {0};
-    for (int i = 0; i < type.itemsize; i++) b[i] = from[type.swapped ? type.itemsize - 1 - i : i];
-    uint16_t half;
-    uint32_t word;
-    uint64_t wide;
-    float f;
-    double d;
-    memcpy(&half, b, 2), memcpy(&word, b, 4), memcpy(&wide, b, 8);
-    memcpy(&f, b, 4), memcpy(&d, b, 8);
-    if (type.kind == 'f') return type.itemsize == 2 ? half_value(half) : type.itemsize == 4 ? (double)f : d;
-    if (type.kind == 'i')
-        return type.itemsize == 1   ? (double)(int8_t)b[0]
-               : type.itemsize == 2 ? (double)(int16_t)half
-               : type.itemsize == 4 ? (double)(int32_t)word
-                                    : (double)(int64_t)wide;
-    return type.itemsize == 1   ? (double)b[0]
-           : type.itemsize == 2 ? (double)half
-           : type.itemsize == 4 ? (double)word
-                                : (double)wide;
-}
-
 int64_t tg_digits_from(tg_number type, const uint8_t *from, int64_t n, int8_t *to, double *bad) {
     if (type.kind == 'f' && type.itemsize == 4 && !type.swapped && all_digits(from_f32, 4, from, n, to))
         return -1;
     if (type.kind == 'i' && type.itemsize == 1 && all_digits(from_i8, 1, from, n, to)) return -1;
     for (int64_t i = 0; i < n; i++) {
-        double x = value_at(type, from + i * type.itemsize);
+        double x = tg_number_at(type, from + i * type.itemsize);
         int fits = x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX;
         int digit = fits ? (int)x : 0;
         if (!fits || (double)digit != x) {
@@ -79,6 +44,20 @@ int64_t tg_digits_from(tg_number type, const uint8_t *from, int64_t n, int8_t *t
             return i;
         }
         to[i] = (int8_t)digit;
+    }
+    return -1;
+}
+
+int64_t tg_digits_within(tg_number type, const uint8_t *from, int64_t n, int columns, const int32_t *values,
+                         int8_t *to) {
+    int column = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = tg_number_at(type, from + i * type.itemsize);
+        const int fits = x >= TG_DIGIT_MIN && x < values[column];
+        const int digit = fits ? (int)x : 0;
+        if (!fits || (double)digit != x) return i;
+        to[i] = (int8_t)digit;
+        column = column + 1 < columns ? column + 1 : 0;
     }
     return -1;
 }

@@ -5,19 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/numbers.h"
 #include "base/status.h"
 #include "features/schema.h"
-
-/* How a number is stored. */
-typedef struct tg_number {
-    char kind;    /* 'b' bool, 'i' signed, 'u' unsigned, 'f' float */
-    int itemsize; /* bytes: b 1; i, u 1 2 4 8; f 2 4 8 */
-    int swapped;  /* in the other byte order than this machine's */
-} tg_number;
 
 /* to(n) = from(n) stored as `type` says, each integral and in -1..5. Returns the index of the first that is
    not, and its value in *bad, or -1. */
 int64_t tg_digits_from(tg_number type, const uint8_t *from, int64_t n, int8_t *to, double *bad);
+
+/* The same for digits of a schema: column c of `columns` has values in -1..values[c]-1, at most 127. Returns the
+   index of the first that is not, or -1. */
+int64_t tg_digits_within(tg_number type, const uint8_t *from, int64_t n, int columns, const int32_t *values,
+                         int8_t *to);
 
 /* The error for digit `index` of a (C,K,18) array. */
 tg_status tg_bad_digit(tg_error *err, const char *field, int64_t index, int64_t nodes, double value);

@@ -16,4 +16,10 @@ tg_status tg_rows_merge(int64_t *rows, int64_t *runtimes, int64_t *normalizers, 
                         const int64_t *first, int64_t U, const int64_t *inverse, int64_t C,
                         const int64_t *runtime, const int64_t *norm, tg_error *err);
 
+/* The same for runtimes that are not whole, of graphs without normalizers; copies that failed, where ran (C,) is 0
+   (NULL: none did), count only if all of them did. A mean of none is NaN. */
+tg_status tg_rows_merge_real(int64_t *rows, double *runtimes, tg_keep keep, const int64_t *first, int64_t U,
+                             const int64_t *inverse, int64_t C, const double *runtime, const uint8_t *ran,
+                             tg_error *err);
+
 #endif

@@ -9,6 +9,7 @@
 #include "features/opcodes.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
+#include "py/py_graph.h"
 #include "py/py_json.h"
 #include "py/py_model.h"
 #include "py/py_prepare.h"
@@ -94,22 +95,24 @@ static int choose_isa(void) {
 static int module_exec(PyObject *module) {
     if (import_numpy() < 0 || choose_isa() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,     tg_config_methods, tg_feature_methods,
-                            tg_graph_methods,   tg_rank_methods,    tg_optim_methods,  tg_model_methods,
-                            tg_product_methods, tg_file_methods,    tg_pack_methods,   tg_check_methods,
-                            tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,   tg_store_methods,
-                            tg_json_methods};
+    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,     tg_array_methods,   tg_config_methods,
+                            tg_feature_methods, tg_prune_methods,   tg_rank_methods,    tg_optim_methods,
+                            tg_model_methods,   tg_product_methods, tg_file_methods,    tg_pack_methods,
+                            tg_check_methods,   tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,
+                            tg_store_methods,   tg_json_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
-        tg_add_forest_type(module) < 0)
+        tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0)
         return -1;
     return tg_add_prepare_type(module);
 }
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     tg_state *state = PyModule_GetState(module);
+    Py_VISIT(state->digits);
     Py_VISIT(state->graph);
+    Py_VISIT(state->model_graph);
     Py_VISIT(state->prepared);
     Py_VISIT(state->model);
     Py_VISIT(state->workspace);
@@ -118,7 +121,9 @@ static int traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int clear(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->digits);
     Py_CLEAR(state->graph);
+    Py_CLEAR(state->model_graph);
     Py_CLEAR(state->prepared);
     Py_CLEAR(state->model);
     Py_CLEAR(state->workspace);

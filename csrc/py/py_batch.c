@@ -4,8 +4,9 @@
 #include <string.h>
 
 static int wrong_entry(void) {
-    PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (Graph, rows), (Prepared, rows) or "
-                                     "(Prepared, rows, segment)");
+    PyErr_SetString(PyExc_TypeError,
+                    "slates: every entry must be a tuple (ModelGraph, rows), (Prepared, rows) or "
+                    "(Prepared, rows, segment)");
     return -1;
 }
 
@@ -33,7 +34,7 @@ static int take_entry(tg_py_batch *batch, const tg_state *state, PyObject *item,
     if (size != 2 && size != 3) return wrong_entry();
     PyObject *of = PyTuple_GetItem(item, 0), *which = size == 3 ? PyTuple_GetItem(item, 2) : Py_None;
     const int prepared = PyObject_TypeCheck(of, state->prepared);
-    if (!prepared && (size == 3 || !PyObject_TypeCheck(of, state->graph))) return wrong_entry();
+    if (!prepared && (size == 3 || !PyObject_TypeCheck(of, state->model_graph))) return wrong_entry();
     npy_intp dims[1] = {-1};
     PyArrayObject *rows = tg_array(PyTuple_GetItem(item, 1), "rows", NPY_INT64, 1, dims, "(C,)");
     if (rows == NULL) return -1;
@@ -43,7 +44,7 @@ static int take_entry(tg_py_batch *batch, const tg_state *state, PyObject *item,
     }
     const long long segment = which == Py_None ? -1 : PyLong_AsLongLong(which);
     if (segment == -1 && PyErr_Occurred()) return -1;
-    tg_py_graph *graph = prepared ? tg_py_part((tg_py_prepared *)of, segment) : (tg_py_graph *)of;
+    tg_py_model_graph *graph = prepared ? tg_py_part((tg_py_prepared *)of, segment) : (tg_py_model_graph *)of;
     PyObject *kept = prepared ? ((tg_py_prepared *)of)->kept : Py_None;
     const int64_t *found = TG_I64(rows);
     if (graph == NULL || (kept != Py_None && (found = stored_rows(batch, kept, found, dims[0])) == NULL))

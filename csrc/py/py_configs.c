@@ -6,7 +6,6 @@
 
 #include "base/rng.h"
 #include "configs/base7.h"
-#include "configs/digits.h"
 #include "configs/distinct.h"
 #include "configs/merge.h"
 #include "configs/sample.h"
@@ -27,62 +26,7 @@ static PyArrayObject *head_of(PyArrayObject *a, npy_intp n) {
     return head;
 }
 
-/* How the numbers of an array are stored; 0 when its dtype is not one of the allowed. */
-static int number_of(PyArrayObject *array, tg_number *number) {
-    static const struct {
-        int type;
-        char kind, itemsize;
-    } known[] = {{NPY_BOOL, 'b', 1},
-                 {NPY_BYTE, 'i', 1},
-                 {NPY_UBYTE, 'u', 1},
-                 {NPY_SHORT, 'i', 2},
-                 {NPY_USHORT, 'u', 2},
-                 {NPY_INT, 'i', 4},
-                 {NPY_UINT, 'u', 4},
-                 {NPY_LONG, 'i', sizeof(long)},
-                 {NPY_ULONG, 'u', sizeof(long)},
-                 {NPY_LONGLONG, 'i', 8},
-                 {NPY_ULONGLONG, 'u', 8},
-                 {NPY_HALF, 'f', 2},
-                 {NPY_FLOAT, 'f', 4},
-                 {NPY_DOUBLE, 'f', 8}};
-    *number = (tg_number){0};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (PyArray_TYPE(array) == known[i].type)
-            number->kind = known[i].kind, number->itemsize = known[i].itemsize;
-    return number->kind != 0;
-}
-
-static PyObject *pack_digits(PyObject *self, PyObject *arg) {
-    (void)self;
-    tg_number type;
-    if (!PyArray_Check(arg) || PyArray_NDIM((PyArrayObject *)arg) != 3 ||
-        !PyArray_ISCARRAY_RO((PyArrayObject *)arg) || PyArray_DIM((PyArrayObject *)arg, 2) != TG_DIGITS ||
-        !number_of((PyArrayObject *)arg, &type)) {
-        tg_error err;
-        tg_fail(&err, TG_E_SHAPE,
-                "node_config_feat: expected a C-contiguous array of numbers of shape (C, K, 18)");
-        return tg_raise(&err, NULL);
-    }
-    PyArrayObject *from = (PyArrayObject *)arg;
-    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, PyArray_DIMS(from));
-    if (digits == NULL) return NULL;
-    int64_t count = PyArray_SIZE(from), nodes = PyArray_DIM(from, 1), at;
-    const uint8_t *bytes = TG_U8(from);
-    int8_t *to = TG_I8(digits);
-    double bad = 0;
-    Py_BEGIN_ALLOW_THREADS
-    at = tg_digits_from(type, bytes, count, to, &bad);
-    Py_END_ALLOW_THREADS
-    if (at < 0) return (PyObject *)digits;
-    Py_DECREF(digits);
-    tg_error err;
-    tg_bad_digit(&err, "node_config_feat", at, nodes, bad);
-    return tg_raise(&err, NULL);
-}
-
-/* The equal rows among C rows of `width` bytes -> (first, inverse). */
-static PyObject *dedup_bytes(const void *rows, npy_intp C, int64_t width) {
+PyObject *tg_equal_rows(const void *rows, npy_intp C, int64_t width) {
     PyArrayObject *first = tg_new_array(NPY_INT64, 1, &C), *inverse = tg_new_array(NPY_INT64, 1, &C);
     if (first == NULL || inverse == NULL) return fail(NULL, first, inverse);
     int64_t distinct = 0;
@@ -101,22 +45,62 @@ static PyObject *dedup_configs(PyObject *self, PyObject *arg) {
     (void)self;
     npy_intp dims[3] = {-1, -1, -1};
     PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, D)");
-    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * dims[2]);
-}
-
-static PyObject *dedup_codes(PyObject *self, PyObject *arg) {
-    (void)self;
-    tg_codes codes;
-    if (tg_codes_array(arg, -1, &codes) < 0) return NULL;
-    return dedup_bytes(codes.data, (npy_intp)codes.C, codes.K * TG_TENSORS * codes.size);
+    return digits == NULL ? NULL : tg_equal_rows(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * dims[2]);
 }
 
 static PyObject *dedup_rows(PyObject *self, PyObject *arg) {
     (void)self;
     npy_intp dims[2] = {-1, -1};
     PyArrayObject *rows = tg_array(arg, "rows", NPY_FLOAT32, 2, dims, "(C, F)");
-    return rows == NULL ? NULL
-                        : dedup_bytes(PyArray_DATA(rows), dims[0], (int64_t)dims[1] * (int64_t)sizeof(float));
+    return rows == NULL
+               ? NULL
+               : tg_equal_rows(PyArray_DATA(rows), dims[0], (int64_t)dims[1] * (int64_t)sizeof(float));
+}
+
+/* A tg_keep by its word; -1 with an exception. */
+static int keep_of(const char *word) {
+    static const char *const words[] = {"first", "min", "mean"};
+    for (int keep = 0; keep < 3; keep++)
+        if (strcmp(word, words[keep]) == 0) return keep;
+    tg_error unknown;
+    tg_fail(&unknown, TG_E_CONFIG, "keep: expected 'first', 'min' or 'mean', got '%.64s'", word);
+    tg_raise(&unknown, NULL);
+    return -1;
+}
+
+/* merge_measured(first, inverse, runtime, ran or None, keep) -> rows, runtimes */
+static PyObject *merge_measured(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4];
+    const char *word;
+    if (!PyArg_ParseTuple(args, "OOOOO&:merge_measured", &objects[0], &objects[1], &objects[2], &objects[3],
+                          tg_take_text, &word))
+        return NULL;
+    const int keep = keep_of(word);
+    npy_intp U[1] = {-1}, C[1] = {-1};
+    PyArrayObject *first = keep < 0 ? NULL : tg_array(objects[0], "first", NPY_INT64, 1, U, "(U,)");
+    PyArrayObject *inverse = first == NULL ? NULL : tg_array(objects[1], "inverse", NPY_INT64, 1, C, "(C,)");
+    PyArrayObject *runtime =
+        inverse == NULL ? NULL : tg_array(objects[2], "runtime", NPY_FLOAT64, 1, C, "(C,)");
+    PyArrayObject *ran = NULL;
+    if (runtime == NULL ||
+        (objects[3] != Py_None && (ran = tg_array(objects[3], "ran", NPY_BOOL, 1, C, "(C,)")) == NULL))
+        return NULL;
+    PyArrayObject *rows = tg_new_array(NPY_INT64, 1, U), *times = tg_new_array(NPY_FLOAT64, 1, U);
+    PyArrayObject *own[2] = {tg_private_copy(first), tg_private_copy(inverse)};
+    tg_error err = {0};
+    tg_status status = TG_E_MEMORY;
+    const int made = rows != NULL && times != NULL && own[0] != NULL && own[1] != NULL;
+    if (made) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = tg_rows_merge_real(TG_I64(rows), TG_F64(times), (tg_keep)keep, TG_I64(own[0]), U[0],
+                                    TG_I64(own[1]), C[0], TG_F64(runtime),
+                                    ran == NULL ? NULL : PyArray_DATA(ran), &err);
+        Py_END_ALLOW_THREADS;
+    }
+    for (int i = 0; i < 2; i++) Py_XDECREF((PyObject *)own[i]);
+    if (status == TG_OK) return Py_BuildValue("NN", rows, times);
+    return fail(made ? &err : NULL, rows, times);
 }
 
 /* merge_configs(first, inverse, runtime, normalizers or None, keep) -> rows, runtimes, normalizers or None */
@@ -127,14 +111,8 @@ static PyObject *merge_configs(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOO&:merge_configs", &objects[0], &objects[1], &objects[2], &objects[3],
                           tg_take_text, &word))
         return NULL;
-    static const char *const words[] = {"first", "min", "mean"};
-    int keep = 0;
-    while (keep < 3 && strcmp(word, words[keep]) != 0) keep++;
-    if (keep == 3) {
-        tg_error unknown;
-        tg_fail(&unknown, TG_E_CONFIG, "keep: expected 'first', 'min' or 'mean', got '%.64s'", word);
-        return tg_raise(&unknown, NULL);
-    }
+    const int keep = keep_of(word);
+    if (keep < 0) return NULL;
     npy_intp U[1] = {-1}, C[1] = {-1};
     PyArrayObject *first = tg_array(objects[0], "first", NPY_INT64, 1, U, "(U,)");
     PyArrayObject *inverse = first == NULL ? NULL : tg_array(objects[1], "inverse", NPY_INT64, 1, C, "(C,)");
@@ -329,14 +307,13 @@ static PyObject *sample_steps(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef tg_config_methods[] = {
-    {"pack_digits", pack_digits, METH_O,
-     PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
     {"dedup_configs", dedup_configs, METH_O, PyDoc_STR("dedup_configs(digits) -> first, inverse")},
-    {"dedup_codes", dedup_codes, METH_O, PyDoc_STR("dedup_codes(codes (C, K, 3)) -> first, inverse")},
     {"dedup_rows", dedup_rows, METH_O,
      PyDoc_STR("dedup_rows(rows) -> first, inverse; rows compared as bytes")},
     {"merge_configs", merge_configs, METH_VARARGS,
      PyDoc_STR("merge_configs(first, inverse, runtime, normalizers, keep) -> rows, runtimes, normalizers")},
+    {"merge_measured", merge_measured, METH_VARARGS,
+     PyDoc_STR("merge_measured(first, inverse, runtime (C,) float64, ran or None, keep) -> rows, runtimes")},
     {"encode_base7", encode_base7, METH_VARARGS, PyDoc_STR("encode_base7(digits, out=None) -> codes")},
     {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
     {"sample", sample, METH_VARARGS, PyDoc_STR("sample(n, k, key, sorted) -> rows")},

@@ -9,4 +9,7 @@
    returns -1 for anything else. */
 int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes);
 
+/* The equal rows among C rows of `width` bytes: (first, inverse), or NULL with an exception. */
+PyObject *tg_equal_rows(const void *rows, npy_intp C, int64_t width);
+
 #endif

@@ -225,7 +225,7 @@ static int score_prepared(tg_py_model *self, tg_py_workspace *ws, tg_py_prepared
     }
     int status = begin_reading(self);
     for (Py_ssize_t i = 0; status == 0 && i < n; i++) {
-        tg_py_graph *part = tg_py_part(of, i);
+        tg_py_model_graph *part = tg_py_part(of, i);
         if (part == NULL) status = -1;
         else graphs[i] = &part->graph;
     }
@@ -507,7 +507,8 @@ static PyType_Spec workspace_spec = {.name = "tpugraphs._core.Workspace",
 
 int tg_add_model_types(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
-    if (tg_add_graph_type(module) < 0 || tg_add_prepared_type(module) < 0 || tg_add_store_type(module) < 0)
+    if (tg_add_model_graph_type(module) < 0 || tg_add_prepared_type(module) < 0 ||
+        tg_add_store_type(module) < 0)
         return -1;
     if (tg_add_type(module, &model_spec, "Model", &state->model) < 0) return -1;
     return tg_add_type(module, &workspace_spec, "Workspace", &state->workspace);

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/arena.h"
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 
 /* One call of one op over arrays: the op is planned as in a model, its memory is NumPy's. */
 typedef struct call {
@@ -165,15 +165,15 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
 static int take_slate(call *c, const tg_state *state, PyObject *object, int configs) {
     const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT |
                            TG_NEEDS_UNIQUE | TG_NEEDS_CONFIG_NODES;
-    if (PyObject_TypeCheck(object, state->graph)) {
-        const tg_graph *graph = &((tg_py_graph *)object)->graph;
+    if (PyObject_TypeCheck(object, state->model_graph)) {
+        const tg_graph *graph = &((tg_py_model_graph *)object)->graph;
         const tg_entry entry = {graph, NULL, configs};
         c->slate = tg_make_slate(&entry);
         if ((c->op->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE)) == 0) return 0;
         return take_cells(c, graph, configs);
     }
     if ((c->op->flags & needy) != 0 || !PyLong_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%s: expected a Graph", c->op->name);
+        PyErr_Format(PyExc_TypeError, "%s: expected a ModelGraph", c->op->name);
         return -1;
     }
     const long nodes = PyLong_AsLong(object);

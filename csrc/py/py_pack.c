@@ -1,5 +1,5 @@
 /* Pack files: opened, checked, written. */
-#include "py/pycore.h"
+#include "py/py_pack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,12 +112,10 @@ static PyObject *pack_check(PyObject *self, PyObject *args) {
     return checked(m, status, &err);
 }
 
-/* The configs, which pack_check(handle, False) leaves out: once, when they are first used. */
-static PyObject *pack_check_configs(PyObject *self, PyObject *capsule) {
-    (void)self;
+int tg_pack_configs(PyObject *capsule) {
     mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
-    if (m == NULL) return NULL;
-    if (m->configs_checked) Py_RETURN_NONE;
+    if (m == NULL) return -1;
+    if (m->configs_checked) return 0;
     tg_error err = {0};
     tg_status status;
     tg_cancel cancel = tg_python_cancel();
@@ -125,15 +123,26 @@ static PyObject *pack_check_configs(PyObject *self, PyObject *capsule) {
     status = tg_pack_check_configs(&m->pack, m->source.bytes, &cancel, &err);
     Py_END_ALLOW_THREADS
     m->configs_checked = status == TG_OK;
-    return checked(m, status, &err);
+    if (status != TG_OK) tg_raise(&err, PyBytes_AsString(m->path));
+    return status == TG_OK ? 0 : -1;
 }
 
-static PyObject *pack_release(PyObject *self, PyObject *capsule) {
+static PyObject *pack_check_configs(PyObject *self, PyObject *capsule) {
     (void)self;
+    if (tg_pack_configs(capsule) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *tg_pack_let_go(PyObject *capsule) {
     const mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
     if (m == NULL) return NULL;
     tg_source_release(&m->source);
     Py_RETURN_NONE;
+}
+
+static PyObject *pack_release(PyObject *self, PyObject *capsule) {
+    (void)self;
+    return tg_pack_let_go(capsule);
 }
 
 /* ---- what a pack is made from ---- */

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "prepare/padding.h"
-#include "py/py_graph_type.h"
+#include "py/py_graph.h"
+#include "py/py_prepared.h"
 #include "features/schema.h"
 #include "prepare/encoding.h"
 #include "prepare/program.h"
@@ -44,12 +45,13 @@ static void leave(py_prepare *self) { self->users -= self->users < 0 ? -1 : 1; }
 
 /* ---- stored graphs ---- */
 
-/* An array, or NULL for None, -1 with an exception. */
-static int optional(PyObject *object, const char *name, int type, int ndim, npy_intp *dims, const char *shape,
-                    PyArrayObject **array) {
+/* A field of a graph as an array, or NULL where it has none; -1 with an exception. */
+static int part(tg_py_graph *graph, tg_graph_field field, npy_intp *dims, const char *shape, PyArrayObject **array) {
+    const struct tg_graph_field_spec *spec = &tg_graph_fields[field];
+    PyObject *found = tg_graph_get(graph, field);
     *array = NULL;
-    if (object == NULL || object == Py_None) return 0;
-    *array = tg_array(object, name, type, ndim, dims, shape);
+    if (found == NULL || found == Py_None) return found == NULL ? -1 : 0;
+    *array = tg_array(found, spec->name, spec->type, spec->ndim, dims, shape);
     return *array == NULL ? -1 : 0;
 }
 
@@ -59,32 +61,75 @@ static int too_large(void) {
     return -1;
 }
 
-/* node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra (may be NULL) */
-static int take_stored(PyObject *const a[7], tg_stored *s) {
+/* Published graphs may have further columns behind the published ones, which one step reads. */
+static int64_t published_columns(const tg_program *p, int64_t columns) {
+    if (p->node_features == 0 || columns <= p->node_features) return columns;
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->use[i].step->name, "program-columns") == 0) return columns;
+    return p->node_features;
+}
+
+/* A graph, borrowed, with further features of its nodes (or None), as the steps take it. */
+typedef struct source {
+    tg_py_graph *graph;
+    PyObject *extra;
+    tg_stored stored;
+    float *nodes; /* (N,F) if only the first columns are taken, owned; or NULL */
+} source;
+
+static int take_nodes(source *from, const tg_program *p, PyArrayObject *x, const npy_intp feat[2]) {
+    tg_stored *s = &from->stored;
+    s->N = feat[0];
+    s->F = published_columns(p, feat[1]);
+    s->node_feat = TG_F32(x);
+    if (s->F == feat[1]) return 0;
+    const size_t row = (size_t)s->F * sizeof(float);
+    if ((from->nodes = malloc((size_t)s->N * row)) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int64_t i = 0; i < s->N; i++) memcpy(from->nodes + i * s->F, TG_F32(x) + i * feat[1], row);
+    s->node_feat = from->nodes;
+    return 0;
+}
+
+static int take_stored(source *from, const tg_program *p) {
+    tg_stored *s = &from->stored;
     npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1},
              extra[2] = {-1, -1};
-    PyArrayObject *x = tg_array(a[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)"), *opcode, *whole, *config,
-                  *more;
-    if (x == NULL || optional(a[1], "node_opcode", NPY_UINT8, 1, feat, "(N,)", &opcode) < 0) return -1;
-    PyArrayObject *e = tg_array(a[2], "edge_index", NPY_INT64, 2, edges, "(E, 2)");
-    PyArrayObject *k = e == NULL ? NULL : tg_array(a[3], "config_nodes", NPY_INT64, 1, nodes, "(K,)");
-    if (k == NULL || optional(a[4], "graph_feat", NPY_FLOAT32, 1, graph, "(G,)", &whole) < 0 ||
-        optional(a[5], "config_feat", NPY_FLOAT32, 2, configs, "(C, T)", &config) < 0)
+    PyArrayObject *x, *opcode, *e, *k, *whole, *config, *more = NULL;
+    if (part(from->graph, TG_G_NODE_FEAT, feat, "(N, F)", &x) < 0 ||
+        part(from->graph, TG_G_OPCODE, feat, "(N,)", &opcode) < 0 ||
+        part(from->graph, TG_G_EDGES, edges, "(E, 2)", &e) < 0 ||
+        part(from->graph, TG_G_CONFIG_IDS, nodes, "(K,)", &k) < 0 ||
+        part(from->graph, TG_G_GRAPH_FEAT, graph, "(G,)", &whole) < 0 ||
+        part(from->graph, TG_G_CONFIG_FEAT, configs, "(C, T)", &config) < 0)
         return -1;
+    if (x == NULL || e == NULL) {
+        PyErr_SetString(PyExc_ValueError, "a graph has node_feat and edge_index");
+        return -1;
+    }
     extra[0] = feat[0];
-    if (optional(a[6], "extra", NPY_FLOAT32, 2, extra, "(N, X)", &more) < 0) return -1;
+    if (from->extra != Py_None &&
+        (more = tg_array(from->extra, "extra", NPY_FLOAT32, 2, extra, "(N, X)")) == NULL)
+        return -1;
     const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1], extra[1]};
     for (int i = 0; i < 7; i++)
         if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) return too_large();
-    *s = (tg_stored){.N = feat[0], .F = feat[1], .E = edges[0], .K = nodes[0]};
-    s->node_feat = TG_F32(x);
-    s->edges = TG_I64(e);
-    s->config_nodes = TG_I64(k);
+    *s = (tg_stored){.E = edges[0], .edges = TG_I64(e)};
+    if (k != NULL) s->K = nodes[0], s->config_nodes = TG_I64(k);
     if (opcode != NULL) s->opcode = TG_U8(opcode);
     if (whole != NULL) s->G = graph[0], s->graph_feat = TG_F32(whole);
     if (config != NULL) s->C = configs[0], s->T = configs[1], s->config_feat = TG_F32(config);
     if (more != NULL) s->X = extra[1], s->extra = TG_F32(more);
-    return 0;
+    return take_nodes(from, p, x, feat);
+}
+
+/* How errors call the graph: by its file, or its name. */
+static PyObject *called(const source *from) {
+    PyObject *path = from->graph->field[TG_G_PATH], *name = from->graph->field[TG_G_NAME];
+    if (path != NULL && path != Py_None) return path;
+    return name == NULL ? Py_None : name;
 }
 
 /* ---- the type ---- */
@@ -123,30 +168,28 @@ static void prepare_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, name=None) -> kept */
+/* fit(graph, extra=None) -> kept */
 static PyObject *fit(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
-    PyObject *a[7] = {NULL};
-    PyObject *name = Py_None;
-    tg_stored stored;
-    if (!PyArg_ParseTuple(args, "OOOOOO|OO:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &a[6], &name) ||
-        take_stored(a, &stored) < 0)
-        return NULL;
+    source from = {.extra = Py_None};
+    if (!PyArg_ParseTuple(args, "O!|O:fit", tg_state_of(object)->graph, &from.graph, &from.extra)) return NULL;
     tg_kept *kept;
-    PyObject *capsule = new_kept(&kept);
+    PyObject *capsule = take_stored(&from, &self->program) < 0 ? NULL : new_kept(&kept);
     if (capsule == NULL || enter(self, 1) < 0) {
+        free(from.nodes);
         Py_XDECREF(capsule);
         return NULL;
     }
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_program_fit(&self->program, &stored, kept, &err);
+    status = tg_program_fit(&self->program, &from.stored, kept, &err);
     Py_END_ALLOW_THREADS;
     leave(self);
+    free(from.nodes);
     if (status == TG_OK) return capsule;
     Py_DECREF(capsule);
-    return tg_raise_about(&err, name);
+    return tg_raise_about(&err, called(&from));
 }
 
 /* finish() */
@@ -161,24 +204,13 @@ static PyObject *finish(PyObject *object, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, digits=None,
-   configs=True, kept=None, digit_rows=0, name=None) -> Graph */
-static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"node_feat",   "node_opcode", "edge_index", "config_nodes", "graph_feat",
-                            "config_feat", "extra",       "digits",     "configs",      "kept",
-                            "digit_rows",  "name",        NULL};
+/* The nodes of a graph as a model takes them; with `configs`, features of configs, too. */
+static tg_py_model_graph *nodes_of(PyObject *object, source *from, PyObject *capsule, int digit_rows, int configs) {
     py_prepare *self = (py_prepare *)object;
-    PyObject *a[7] = {NULL}, *digits = Py_None, *capsule = Py_None;
-    int configs = 1, digit_rows = 0;
-    PyObject *name = Py_None;
-    tg_stored stored;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OOpOiO:apply", names, &a[0], &a[1], &a[2], &a[3],
-                                     &a[4], &a[5], &a[6], &digits, &configs, &capsule, &digit_rows, &name) ||
-        take_stored(a, &stored) < 0)
-        return NULL;
     tg_kept *kept = NULL;
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
-    tg_py_graph *graph = tg_py_graph_new(tg_state_of(object)->graph, digit_rows);
+    if (take_stored(from, &self->program) < 0) return NULL;
+    tg_py_model_graph *graph = tg_py_model_graph_new(tg_state_of(object)->model_graph, digit_rows);
     if (graph == NULL || enter(self, 0) < 0) {
         Py_XDECREF((PyObject *)graph);
         return NULL;
@@ -186,13 +218,67 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_program_apply(&self->program, &stored, configs, kept, &graph->graph, &err);
+    status = tg_program_apply(&self->program, &from->stored, configs, kept, &graph->graph, &err);
     Py_END_ALLOW_THREADS;
     leave(self);
-    if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0))
-        return (PyObject *)graph;
+    if (status == TG_OK) return graph;
     Py_DECREF((PyObject *)graph);
-    return status == TG_OK ? NULL : tg_raise_about(&err, name);
+    tg_raise_about(&err, called(from));
+    return NULL;
+}
+
+/* Digits (an array, a pair, or None) as the model takes those of a graph; *bytes of memory, and what they stay in. */
+static PyObject *digits_of(tg_py_graph *graph, PyObject *digits, int64_t *bytes, PyObject **mapped) {
+    *mapped = Py_None;
+    if (digits != Py_None) {
+        *bytes = PyArray_Check(digits) ? PyArray_NBYTES((PyArrayObject *)digits) : 0;
+        return Py_NewRef(digits);
+    }
+    PyObject *own = tg_graph_get(graph, TG_G_DIGITS);
+    if (own == NULL || !tg_is_digits(own)) return own == NULL ? NULL : Py_NewRef(Py_None);
+    tg_py_digits *stored = (tg_py_digits *)own;
+    if (graph->field[TG_G_CONFIG_FEAT] != Py_None && stored->shape[2] == 0) return Py_NewRef(Py_None);
+    if (stored->handle != NULL) *mapped = own;
+    else *bytes = tg_digits_bytes(stored);
+    return tg_digits_stored(stored);
+}
+
+/* apply(graph, extra=None, kept=None, digit_rows=0, configs=True, digits=None, measured=None, rows=None, weights=None)
+   -> Prepared */
+static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"graph",  "extra",    "kept", "digit_rows", "configs",
+                            "digits", "measured", "rows", "weights",    NULL};
+    source from = {.extra = Py_None};
+    PyObject *capsule = Py_None, *digits = Py_None, *measured = Py_None, *rows = Py_None, *weights = Py_None;
+    int digit_rows = 0, configs = 1;
+    tg_state *state = tg_state_of(object);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOipOOOO:apply", names, state->graph, &from.graph, &from.extra,
+                                     &capsule, &digit_rows, &configs, &digits, &measured, &rows, &weights))
+        return NULL;
+    tg_py_model_graph *nodes = nodes_of(object, &from, capsule, digit_rows, configs);
+    free(from.nodes);
+    if (nodes == NULL) return NULL;
+    int64_t bytes = 0;
+    PyObject *mapped = Py_None, *own = configs ? digits_of(from.graph, digits, &bytes, &mapped) : Py_NewRef(Py_None);
+    int fine = own != NULL && (!configs || tg_py_model_graph_configs(nodes, own, Py_None) == 0);
+    Py_XDECREF(own);
+    tg_made_of made = {.name = from.graph->field[TG_G_NAME],
+                       .configs = configs,
+                       .kept = rows,
+                       .weights = weights,
+                       .segments = tg_program_segment(&((py_prepare *)object)->program),
+                       .mapped = mapped,
+                       .bytes = bytes};
+    if (measured != Py_None) fine &= PyArg_ParseTuple(measured, "OO", &made.measured, &made.normalizers);
+    else if (configs) {
+        made.measured = tg_graph_get(from.graph, TG_G_RUNTIME);
+        made.normalizers = tg_graph_get(from.graph, TG_G_NORMALIZERS);
+        made.valid = tg_graph_get(from.graph, TG_G_VALID);
+        fine &= made.measured != NULL && made.normalizers != NULL && made.valid != NULL;
+    }
+    PyObject *prepared = fine ? tg_new_prepared(state->prepared, nodes, &made) : NULL;
+    Py_DECREF((PyObject *)nodes);
+    return prepared;
 }
 
 static void free_rows(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL)); }
@@ -298,14 +384,13 @@ static PyObject *get_counts(PyObject *object, void *unused) {
 
 static PyMethodDef methods[] = {
     {"fit", fit, METH_VARARGS,
-     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, "
-               "name=None): add one graph to the fit, or begin a new one after finish. Returns what pruning "
-               "kept of it. The name is that in errors.")},
+     PyDoc_STR("fit(graph, extra=None (N, X)): add one graph, with further features of its nodes, to the fit, or begin "
+               "a new one after finish. Returns what pruning kept of it.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None "
-               "(N, X), "
-               "digits=None, configs=True, kept=None, digit_rows=0, name=None) -> Graph")},
+     PyDoc_STR("apply(graph, extra=None (N, X), kept=None, digit_rows=0, configs=True, digits=None, measured=None, "
+               "rows=None, weights=None) -> Prepared: with other digits, and (runtimes, normalizers), of which the "
+               "configs are `rows`; without, all of the graph's own.")},
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
@@ -331,7 +416,7 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_doc,
-     (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a Graph.")},
+     (void *)PyDoc_STR("Prepare(steps): preprocessing, from a Graph to what a model takes.")},
     {0, NULL},
 };
 

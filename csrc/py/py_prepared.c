@@ -61,14 +61,14 @@ int tg_py_target(const char *name) {
 
 /* ---- parts ---- */
 
-tg_py_graph *tg_py_part(tg_py_prepared *self, int64_t segment) {
+tg_py_model_graph *tg_py_part(tg_py_prepared *self, int64_t segment) {
     const Py_ssize_t n = PyTuple_Size(self->cuts);
     if (segment >= 0 && n > 0) {
-        if (segment < n) return (tg_py_graph *)PyTuple_GetItem(self->cuts, (Py_ssize_t)segment);
+        if (segment < n) return (tg_py_model_graph *)PyTuple_GetItem(self->cuts, (Py_ssize_t)segment);
         PyErr_Format(PyExc_IndexError, "segment: expected 0..%zd, got %lld", n - 1, (long long)segment);
         return NULL;
     }
-    if (self->graph != Py_None) return (tg_py_graph *)self->graph;
+    if (self->graph != Py_None) return (tg_py_model_graph *)self->graph;
     PyErr_SetString(PyExc_ValueError, "this graph was prepared without its configs");
     return NULL;
 }
@@ -85,7 +85,7 @@ static PyObject *slate(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O|O:slate", &rows, &which)) return NULL;
     const long long segment = which == Py_None ? -1 : PyLong_AsLongLong(which);
     if (segment == -1 && PyErr_Occurred()) return NULL;
-    tg_py_graph *part = tg_py_part(self, segment);
+    tg_py_model_graph *part = tg_py_part(self, segment);
     PyObject *own = part == NULL ? NULL : tg_py_stored_rows(self, rows);
     return own == NULL ? NULL : Py_BuildValue("ON", (PyObject *)part, own);
 }
@@ -96,7 +96,7 @@ static PyObject *slates(PyObject *object, PyObject *rows) {
     PyObject *list = PyList_New(0), *own = tg_py_stored_rows(self, rows);
     if (own == NULL) Py_CLEAR(list);
     for (Py_ssize_t i = 0; list != NULL && i < (n > 0 ? n : 1); i++) {
-        tg_py_graph *part = tg_py_part(self, i);
+        tg_py_model_graph *part = tg_py_part(self, i);
         tg_append(&list, part == NULL ? NULL : Py_BuildValue("OO", (PyObject *)part, own));
     }
     Py_XDECREF(own);
@@ -163,7 +163,7 @@ static int take(PyObject *given, const char *name, int type, int64_t n, PyObject
 static int take_measured(tg_py_prepared *self, PyObject *given) {
     npy_intp dims[1] = {-1};
     if (given == NULL || given == Py_None) {
-        dims[0] = self->graph == Py_None ? 0 : (npy_intp)((tg_py_graph *)self->graph)->graph.C;
+        dims[0] = self->graph == Py_None ? 0 : (npy_intp)((tg_py_model_graph *)self->graph)->graph.C;
         PyArrayObject *zeros = tg_new_array(NPY_INT64, 1, dims);
         if (zeros == NULL) return -1;
         memset(PyArray_DATA(zeros), 0, (size_t)PyArray_NBYTES(zeros));
@@ -180,42 +180,48 @@ static int take_measured(tg_py_prepared *self, PyObject *given) {
 
 /* The segments, each of `most` nodes at most, of a graph of more; `most` 0: it is not cut. */
 static int cut(tg_py_prepared *self, long long most) {
-    const tg_graph *g = &((tg_py_graph *)self->nodes)->graph;
+    const tg_graph *g = &((tg_py_model_graph *)self->nodes)->graph;
     PyObject *args = most > 0 && g->N >= most ? Py_BuildValue("(L)", most) : NULL;
     self->cuts = args != NULL ? call(self->nodes, "cut", args) : PyTuple_New(0);
     Py_XDECREF(args);
     if (self->cuts == NULL || PyErr_Occurred()) return -1;
     self->bytes += 4 * (int64_t)g->N * g->F + 64 * (int64_t)g->E + 4 * g->C * g->T + 16 * self->C;
     for (Py_ssize_t i = 0; i < PyTuple_Size(self->cuts); i++) {
-        const tg_graph *part = &((tg_py_graph *)PyTuple_GetItem(self->cuts, i))->graph;
+        const tg_graph *part = &((tg_py_model_graph *)PyTuple_GetItem(self->cuts, i))->graph;
         self->bytes += 64 * ((int64_t)part->N + part->E);
     }
     return 0;
 }
 
+PyObject *tg_new_prepared(PyTypeObject *type, tg_py_model_graph *nodes, const tg_made_of *of) {
+    tg_py_prepared *self = empty(type, of->name == NULL ? Py_None : of->name, (PyObject *)nodes);
+    if (self == NULL) return NULL;
+    if (of->configs) put(&self->graph, (PyObject *)nodes);
+    put(&self->mapped, of->mapped == NULL ? Py_None : of->mapped);
+    self->bytes = of->bytes;
+    int status = take_measured(self, of->measured);
+    if (status == 0) status = take(of->normalizers, "normalizers", NPY_INT64, self->C, &self->normalizers);
+    if (status == 0) status = take(of->kept, "kept", NPY_INT64, self->C, &self->kept);
+    if (status == 0) status = take(of->weights, "weights", NPY_FLOAT32, self->C, &self->weights);
+    if (status == 0) status = take(of->valid, "valid", NPY_BOOL, self->C, &self->valid);
+    if (status == 0) status = cut(self, of->segments);
+    if (status < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
 static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"nodes",   "name",  "configs",  "measured", "normalizers", "kept",
                             "weights", "valid", "segments", "mapped",   "nbytes",      NULL};
-    PyObject *nodes, *name, *a[5] = {NULL}, *mapped = Py_None;
-    int configs = 1;
+    PyObject *nodes;
+    tg_made_of of = {.configs = 1};
     long long segments = 0, bytes = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!U|pOOOOOLOL:Prepared", names,
-                                     ((tg_state *)PyType_GetModuleState(type))->graph, &nodes, &name,
-                                     &configs, &a[0], &a[1], &a[2], &a[3], &a[4], &segments, &mapped, &bytes))
+                                     ((tg_state *)PyType_GetModuleState(type))->model_graph, &nodes, &of.name,
+                                     &of.configs, &of.measured, &of.normalizers, &of.kept, &of.weights, &of.valid,
+                                     &segments, &of.mapped, &bytes))
         return NULL;
-    tg_py_prepared *self = empty(type, name, nodes);
-    if (self == NULL) return NULL;
-    if (configs) put(&self->graph, nodes);
-    put(&self->mapped, mapped);
-    self->bytes = bytes;
-    int status = take_measured(self, a[0]);
-    if (status == 0) status = take(a[1], "normalizers", NPY_INT64, self->C, &self->normalizers);
-    if (status == 0) status = take(a[2], "kept", NPY_INT64, self->C, &self->kept);
-    if (status == 0) status = take(a[3], "weights", NPY_FLOAT32, self->C, &self->weights);
-    if (status == 0) status = take(a[4], "valid", NPY_BOOL, self->C, &self->valid);
-    if (status == 0) status = cut(self, segments);
-    if (status < 0) Py_CLEAR(self);
-    return (PyObject *)self;
+    of.segments = segments, of.bytes = bytes;
+    return tg_new_prepared(type, (tg_py_model_graph *)nodes, &of);
 }
 
 /* with_configs(digits, config_feat) -> Prepared */
@@ -282,7 +288,8 @@ static PyObject *get_times(PyObject *object, void *unused) {
 static PyObject *get_size(PyObject *object, void *which) {
     const tg_py_prepared *self = (tg_py_prepared *)object;
     const Py_ssize_t parts = PyTuple_Size(self->cuts);
-    const tg_py_graph *first = (tg_py_graph *)(parts > 0 ? PyTuple_GetItem(self->cuts, 0) : self->nodes);
+    const tg_py_model_graph *first =
+        (tg_py_model_graph *)(parts > 0 ? PyTuple_GetItem(self->cuts, 0) : self->nodes);
     const int64_t sizes[] = {self->C, parts > 0 ? parts : 1, first->graph.N, self->bytes};
     return PyLong_FromLongLong(sizes[(intptr_t)which]);
 }
@@ -314,7 +321,7 @@ static PyGetSetDef getset[] = {
 static PyMethodDef methods[] = {
     {"slate", slate, METH_VARARGS,
      PyDoc_STR(
-         "slate(rows, segment=None) -> (Graph, rows): some of the C configs as a model takes them, of a "
+         "slate(rows, segment=None) -> (ModelGraph, rows): some of the C configs as a model takes them, of a "
          "segment or of the whole graph.")},
     {"slates", slates, METH_O,
      PyDoc_STR("slates(rows): what the score of a config is the sum of, its segments or the whole graph.")},

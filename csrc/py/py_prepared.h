@@ -2,7 +2,7 @@
 #ifndef TG_PY_PREPARED_H
 #define TG_PY_PREPARED_H
 
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 #include "store/measured.h"
 
 /* Arrays that follow from the measurements; each is made when it is first asked for. */
@@ -26,6 +26,17 @@ typedef struct tg_py_prepared {
     int64_t bytes;                                             /* of memory, roughly */
 } tg_py_prepared;
 
+/* What one is made of, besides its nodes. Arrays (C,) may be NULL or None, and the bytes are those of the digits. */
+typedef struct tg_made_of {
+    PyObject *name, *measured, *normalizers, *kept, *weights, *valid, *mapped;
+    int configs;      /* the nodes have them */
+    int64_t segments; /* most nodes of one; 0: it is not cut */
+    int64_t bytes;
+} tg_made_of;
+
+/* A new Prepared, or NULL with an exception. */
+PyObject *tg_new_prepared(PyTypeObject *type, tg_py_model_graph *nodes, const tg_made_of *of);
+
 int tg_add_prepared_type(PyObject *module);
 int tg_add_store_type(PyObject *module);
 
@@ -33,7 +44,7 @@ int tg_add_store_type(PyObject *module);
 PyArrayObject *tg_py_made(tg_py_prepared *self, tg_made which);
 
 /* The graph of one segment (>= 0), or the whole one (-1); NULL with an exception. */
-tg_py_graph *tg_py_part(tg_py_prepared *self, int64_t segment);
+tg_py_model_graph *tg_py_part(tg_py_prepared *self, int64_t segment);
 
 /* Rows of the graph's configs: `rows` themselves, or which of the distinct ones. A new reference. */
 PyObject *tg_py_stored_rows(const tg_py_prepared *self, PyObject *rows);

@@ -19,7 +19,7 @@
 
 /* What one import of the core owns: the state of its module. */
 typedef struct tg_state {
-    PyTypeObject *graph, *prepared, *model, *workspace;
+    PyTypeObject *digits, *graph, *model_graph, *prepared, *model, *workspace;
 } tg_state;
 
 /* The state of the module that the type of `object`, one of the core's own, belongs to. */
@@ -80,9 +80,10 @@ int tg_take_kernels(PyObject *precision, void *kernels);
 tg_cancel tg_python_cancel(void);
 
 /* Each room's table of functions and its types; module.c adds them all. */
-extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_config_methods[], tg_feature_methods[],
-    tg_graph_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[], tg_product_methods[],
-    tg_file_methods[], tg_pack_methods[], tg_check_methods[], tg_hlo_methods[], tg_store_methods[];
+extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_array_methods[], tg_config_methods[],
+    tg_feature_methods[], tg_prune_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[],
+    tg_product_methods[], tg_file_methods[], tg_pack_methods[], tg_check_methods[], tg_hlo_methods[],
+    tg_store_methods[];
 int tg_add_model_types(PyObject *module);
 
 #define TG_F32(a) ((float *)PyArray_DATA(a))

@@ -21,7 +21,7 @@ import madeup
 import models
 import numpy as np
 from broken import npz
-from prepare_cases import BAD_GRAPHS, BAD_STEPS, PROGRAMS, stored
+from prepare_cases import BAD_GRAPHS, BAD_STEPS, PROGRAMS, as_graph, stored
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -59,7 +59,7 @@ def ops():
 
 def model():
     core = models.Trained(models.zoo(), 1, 11, inputs={"extra": ("CONFIG", 2)}, outputs=("scores",))
-    graph = _core.Graph(**models.graph_arrays(9, 6, 3, 11, 0))
+    graph = _core.ModelGraph(**models.graph_arrays(9, 6, 3, 11, 0))
     slates = [(graph, np.arange(4, dtype=np.int64))]
     runtimes, extra = [np.arange(4, dtype=np.int64)], {"extra": [np.ones((4, 2), np.float32)]}
     start = [np.ones(4, np.float32)]
@@ -105,7 +105,7 @@ def model():
         with contextlib.suppress(tg.Error, ValueError, TypeError):
             wrong()
     tile = models.Trained(models.first_tile(width=16, columns=11), 1, 11, config_features=24)
-    tile_graph = _core.Graph(**models.tile_arrays(9, 6, 11, 0))
+    tile_graph = _core.ModelGraph(**models.tile_arrays(9, 6, 11, 0))
     tile.gradients([(tile_graph, slates[0][1])], runtimes)
     with contextlib.suppress(ValueError):
         tile.scores(slates)
@@ -114,7 +114,11 @@ def model():
 
 def store():
     """Prepared graphs, with and without segments, and a store whose keys come and go."""
-    graph, rows, kept = _core.Graph(**models.graph_arrays(9, 6, 3, 11, 0)), np.arange(2), np.array([0, 3, 5])
+    graph, rows, kept = (
+        _core.ModelGraph(**models.graph_arrays(9, 6, 3, 11, 0)),
+        np.arange(2),
+        np.array([0, 3, 5]),
+    )
     core, kept_values = models.Trained(models.zoo(), 1, 11), _core.Store(nbytes=2)
     whole = _core.Prepared(graph, "g", measured=np.array([3, 1, 2]), kept=kept, segments=4)
     _ = whole.runtimes, whole.across, whole.times, whole.by_runtime, whole.values("percentile")
@@ -183,10 +187,10 @@ def packs():
     codes, table = np.zeros((3, 2, 3), np.uint8), np.zeros((1, 6), np.int8)
     _core.decode_rows(codes, table, np.arange(3))
     nodes = (np.zeros((2, 3), np.float32), np.zeros(2, np.uint8), None, np.zeros((1, 2), int), np.arange(2))
-    _core.Graph(*nodes, (codes, table))
+    _core.ModelGraph(*nodes, (codes, table))
     for wrong in ((codes, table + 9), (codes[:, :1], table), (codes,)):
         with contextlib.suppress(tg.Error, TypeError):
-            _core.Graph(*nodes, wrong)
+            _core.ModelGraph(*nodes, wrong)
     with contextlib.suppress(tg.Error):
         _core.decode_rows(codes + 1, table, np.arange(3))
 
@@ -243,9 +247,9 @@ def prepare():
     """Preprocessing: programs, fits, graphs and state, good and refused."""
     for steps, options in PROGRAMS.values():
         core, graph = _core.Prepare(steps), stored(acyclic=False, **options)
-        kept = core.fit(*graph.values())
+        kept = core.fit(*as_graph(graph))
         core.finish()
-        made = core.apply(*graph.values(), kept=kept)
+        made = core.apply(*as_graph(graph), kept=kept).nodes
         made.with_configs(np.zeros((2, made.num_config_nodes, 18), np.int8))
         _core.Prepare(steps).set_state(core.get_state())
         if core.columns["config"] > 0:
@@ -256,13 +260,13 @@ def prepare():
         with contextlib.suppress(tg.Error):
             _core.Prepare(wrong)
     core = _core.Prepare(PROGRAMS["encode"][0])
-    core.fit(*stored().values())
+    core.fit(*as_graph(stored()))
     core.finish()
     for change, _ in BAD_GRAPHS.values():
         graph = stored()
         change(graph)
         with contextlib.suppress(tg.Error):
-            core.apply(*graph.values())
+            core.apply(*as_graph(graph))
     _core.prepare_steps()
 
 

@@ -1,6 +1,6 @@
 """Float64 NumPy model: the list of steps that the core takes, composed of the references of its ops.
 
-No dropout. `graph` is a dict of the arrays of ``_core.Graph``, and may have a `nudge` of the digits' one-hot vectors,
+No dropout. `graph` is a dict of the arrays of ``_core.ModelGraph``, and may have a `nudge` of the digits' one-hot vectors,
 for finite differences; parameters are a dict by name.
 """
 

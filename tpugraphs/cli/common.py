@@ -173,7 +173,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> S
         A directory without .npz files, or everything excluded.
     """
     named = [source for spec in specs for source in _sources(spec, args.root, split)]
-    kept = tg.data.Split.of(named).exclude(patterns(args))
+    kept = tg.data.Split(named).exclude(patterns(args))
     if len(kept) == 0:
         raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
     return kept

@@ -130,7 +130,7 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Sp
         return graph
 
     sources = common.open_graphs(data, args, split).sources
-    return tg.data.Split.of(source._replace(read=partial(placed, source.read)) for source in sources)
+    return tg.data.Split(source._replace(read=partial(placed, source.read)) for source in sources)
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:

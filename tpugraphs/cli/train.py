@@ -137,7 +137,7 @@ def _parts(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
             valid = [f"{name}/valid" for name in dict.fromkeys(names)]
         elif len(graphs) >= MANY:
             train = [source for i, source in enumerate(graphs.sources, 1) if i % MANY]
-            return tg.data.Split.of(train), graphs[MANY - 1 :: MANY]
+            return tg.data.Split(train), graphs[MANY - 1 :: MANY]
         else:
             valid = ["0.1"]
     try:

@@ -2,24 +2,16 @@
 
 from tpugraphs.data import hlo as hlo  # adds its format
 from tpugraphs.data.auditing import audit
-from tpugraphs.data.collections import (
-    Collection,
-    Split,
-    load,
-    load_all,
-    open_collection,
-)
+from tpugraphs.data.collections import Collection, Split, load, load_all, open_collection
 from tpugraphs.data.extra import with_extra
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike
 from tpugraphs.data.joint import JOINT, as_joint
-from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.samples import list_samples, sample, sample_info
 from tpugraphs.data.schema import Column, Digit, Schema
-from tpugraphs.data.sliceable import as_samples
-from tpugraphs.data.splits import split_configs
+from tpugraphs.data.splits import as_samples, family, nearest, split_configs
 from tpugraphs.names import COLLECTIONS, SPLITS, collection_of
 
 __all__ = [

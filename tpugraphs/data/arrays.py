@@ -88,16 +88,8 @@ def check_mask(field: str, value: Any, where: str = "") -> None:
         raise fail(field, "values without a mask", f"{count} masked", todo, where)
 
 
-def from_member(member: tuple[Any, str, tuple[int, ...], int]) -> AnyArray:
-    """Return the array of a member from `_core.npz_load`: bytes, dtype, shape, whether in Fortran order."""
-    data, dtype, shape, fortran = member
-    data.flags.writeable = False
-    array: AnyArray = data.view(dtype).reshape(shape, order="F" if fortran else "C")
-    return array
-
-
 def numbers(field: str, value: Any) -> AnyArray:
-    """Return an array of numbers of any type of at most eight bytes."""
+    """Return an array of numbers of at most eight bytes each; the core calls this for other objects."""
     check_mask(field, value)
     try:
         array = np.asarray(value)
@@ -105,20 +97,6 @@ def numbers(field: str, value: Any) -> AnyArray:
         raise fail(field, "an array of numbers", f"something that is not an array ({error})") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise fail(field, "an array of numbers", f"dtype {array.dtype}", "convert it before")
-    return array
-
-
-def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
-    """Return an array of numbers of this shape; a letter stands for any length."""
-    array = numbers(field, value)
-    fits = array.ndim == len(shape) and all(
-        isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
-        text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        turned = array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]
-        todo = "transpose it" if turned else CHECK
-        raise fail(field, f"shape {text}", f"shape {array.shape}", todo)
     return array
 
 
@@ -132,55 +110,3 @@ def refuse(
         where = f" at {at[0] if len(at) == 1 else at}" if at else ""
         found = f"{array[at].item()!r}{where}{name}"
         raise fail(field, expected, found, todo)
-
-
-def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
-    """Return exact int64; raise DataError for values that are not whole numbers."""
-    array = numbers(field, value)
-    if array.dtype.kind == "f":
-        wide = array.astype(np.float64, copy=False)
-        bad = ~((wide >= -(2.0**63)) & (wide < 2.0**63) & (np.floor(wide) == wide))
-        refuse(field, bad, array, "whole numbers")
-    elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        refuse(field, array > np.uint64(2**63 - 1), array, "numbers below 2^63")
-    return np.ascontiguousarray(array.astype(np.int64, copy=False))
-
-
-def in_range(field: str, array: npt.NDArray[np.integer], low: int, high: int, what: str) -> None:
-    """Check that all are in low..high."""
-    refuse(field, (array < low) | (array > high), array, f"{what} in {low}..{high}")
-
-
-def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
-    """Return finite float32; wider numbers are rounded to nearest. `columns`: names for errors."""
-    array = numbers(field, value)
-    with np.errstate(over="ignore"):
-        result = np.ascontiguousarray(array.astype(np.float32, copy=False))
-    bad = ~np.isfinite(result).reshape(array.shape)
-    refuse(field, bad, array, "finite numbers", "drop or repair what it belongs to", columns)
-    return result
-
-
-def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
-    """Return runtimes (n,) as int64 or float64. Those that are not `good` are not read and become 0 or NaN.
-
-    All zeros mean "not measured".
-    """
-    array = shaped(field, value, good.shape)
-    if array.dtype.kind == "b":
-        raise fail(field, "times, as numbers", "bools")
-    whole = array.dtype.kind in "iu"
-    result: AnyArray = np.array(array, np.int64 if whole else np.float64)
-    result[~good] = 0 if whole else np.nan
-    bad = good & ~((result > 0) & np.isfinite(result)) & result[good].any()
-    todo = "drop this config, measure it again, or say in valid= that it failed"
-    refuse(field, bad, array, "times > 0", todo)
-    return result
-
-
-def frozen(array: AnyArray, source: Any) -> AnyArray:
-    """Return a read-only array that no other reference can write to."""
-    if array.flags.writeable and (array is source or array.base is not None):
-        array = array.copy()
-    array.flags.writeable = False
-    return array.view()

@@ -17,7 +17,6 @@ from tpugraphs import _core
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
-from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
@@ -151,12 +150,11 @@ class Audit:
 
         Graphs of a test split, or with placeholder runtimes, are never excluded: a submission must rank them.
         """
-        patterns = []
-        for graph in self.graphs:
-            kinds = {finding.kind for finding in graph.findings if finding.exclude}
-            if kinds:
-                patterns.append(corrupt.KEYWORD if "known-corrupt" in kinds else glob.escape(graph.name))
-        return sorted(set(patterns), key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
+        patterns = set()
+        for graph in filter(lambda one: one.exclude, self.graphs):
+            known = any(finding.kind == "known-corrupt" for finding in graph.findings)
+            patterns.add(corrupt.KEYWORD if known else glob.escape(graph.name))
+        return sorted(patterns, key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
 
     def counts(self) -> dict[str, int]:
         """Return the number of graphs with each kind of finding."""
@@ -301,7 +299,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Return noise, modes and shift of measured runtimes; append findings to `found`."""
-    repeats = _core.repeats(inverse, relative_runtimes(graph))
+    repeats = _core.repeats(inverse, graph.relative_runtime)
     if repeats is None:  # single measurements, of the configs that have two or more
         several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[graph.runtime > 0]
         several = several[np.isfinite(several).sum(axis=1) > 1]
@@ -372,7 +370,7 @@ def audit(
     >>> tg.audit(tg.open_collection("options:xla:cpu").valid[0]).exclude
     []
     """
-    sources = Split.of(_sources(data, max_bytes)).exclude(exclude).sources
+    sources = Split(_sources(data, max_bytes)).exclude(exclude).sources
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []

@@ -14,35 +14,28 @@ from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
-from tpugraphs.data.arrays import fail, from_member, naming
-from tpugraphs.data.digits import DIGITS, Digits
+from tpugraphs.data.arrays import fail, naming
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, SPLITS, collection_of
+from tpugraphs.names import FOLDERS, MEASURED, SPLITS, collection_of
 from tpugraphs.system import markup
 from tpugraphs.system.arguments import is_number
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
-__all__ = [
-    "COLLECTIONS",
-    "Collection",
-    "Split",
-    "load",
-    "load_all",
-    "open_collection",
-]
+__all__ = ["Collection", "Split", "load", "load_all", "open_collection"]
 
 DEFAULT_MAX_BYTES = 8 << 30
 _LOOK = 4096  # unpacked bytes that are inspected
 _LISTED = 200  # names of graphs in a notebook
+_OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
 
-_READ = (
-    MEMBER, "node_feat", "node_opcode", "edge_index", "node_splits", "node_config_ids", "config_feat",
-    "config_runtime", "config_runtime_normalizers",
-)  # fmt: skip
+_NODES = ("node_feat", "node_opcode", "edge_index")
+_LAYOUT = ("node_config_feat", "node_config_ids")
+_TILE = ("config_feat", "config_runtime_normalizers")
 _ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files with a schema
+_READ = (MEMBER, *_NODES, "node_splits", "node_config_ids", *_TILE, "config_runtime", *_ANY)
 _TABLE = "tg.from_frame({}, ...) makes graphs of a table"
 _NO_GRAPHS = {  # ending -> what it is, and what to do with it
     ".safetensors": ("the file of a ranker", "tg.load_ranker(path) opens it"),
@@ -51,8 +44,6 @@ _NO_GRAPHS = {  # ending -> what it is, and what to do with it
     ".json": ("JSON", "read it with json.load, then " + _TABLE.format("table")),
 }
 _GZIP = b"\x1f\x8b"
-_Member = tuple[Any, str, tuple[int, ...], int]
-_Stamp = tuple[int, int, int, int]
 
 
 class HloOptions(TypedDict, total=False):
@@ -97,29 +88,11 @@ def load(
     OSError
         When it cannot be opened.
     """
-    file = absolute(path)
-    limit = _limit(max_bytes)
-    read = formats.of(file, formats.READERS)
+    file, limit = absolute(path), _limit(max_bytes)
     if options and not file.endswith(".pb"):
         raise ConfigError(f"{next(iter(options))}: expected a .pb file, where it can be chosen, found {file}")
-    if read is not None:
-        found: Graph = read(file, limit, **options)
-        return found
-    with naming(file):
-        try:
-            members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
-        except DataError as error:
-            other = _other_kind(file) if error.field == "zip" else None
-            if other is None:
-                raise
-            raise fail("file", "a graph", *other) from None
-        if MEMBER not in members:
-            return _published_graph(file, members, stamp)
-        left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
-        more, again = _core.npz_load(file, _ANY, (), max(0, left))
-        if again != stamp:
-            raise _structure("file", "one file", "another one, written while it was read")
-        return _any_graph(file, {**members, **more}, stamp)
+    read: Callable[..., Graph] = formats.of(file, formats.READERS) or _read_npz
+    return read(file, limit, **options)
 
 
 def _other_kind(file: str) -> tuple[str, str] | None:
@@ -170,67 +143,54 @@ def _limit(max_bytes: Any) -> int:
     return int(min(max_bytes, 2**63 - 1))
 
 
-def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
-    layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
-    tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
-    if layout and tile:
-        raise _structure(tile[0], "a layout or a tile graph", f"fields of both ({layout[0]}, {tile[0]})")
-    configs: tuple[str, ...] = ()
-    if tile:
-        configs = ("config_feat", "config_runtime", "config_runtime_normalizers")
-    elif layout or "config_runtime" in members:
-        configs = ("node_config_feat", "node_config_ids", "config_runtime")
-    for name in ("node_feat", "node_opcode", "edge_index", *configs):
+def _read_npz(file: str, limit: int) -> Graph:
+    with naming(file):
+        try:
+            members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        except DataError as error:
+            other = _other_kind(file) if error.field == "zip" else None
+            if other is None:
+                raise
+            raise fail("file", "a graph", *other) from None
+        return _npz_graph(file, members, stamp)
+
+
+def _npz_graph(file: str, members: dict[str, Any], stamp: tuple[int, int, int, int]) -> Graph:
+    """Make the graph of an npz: of the schema that it holds, or of a published one."""
+    if MEMBER in members:
+        schema, about = read_schema(members[MEMBER])
+        kind: Callable[..., Graph] = partial(Graph, schema=schema, about=about)
+        values = tuple(digit.values for digit in schema.digits)
+        needed: tuple[str, ...] = ("node_feat", "edge_index", "runtime")
+        members = {name: member for name, member in members.items() if name not in (MEMBER, "node_splits")}
+        if wrong := [name for name in ("config_runtime", _TILE[1]) if name in members]:
+            raise _structure(wrong[0], "no such array in a file with its own schema", "one")
+    else:
+        members = {name: member for name, member in members.items() if name not in _ANY}
+        layout, tile = ([name for name in names if name in members] for names in (_LAYOUT[::-1], _TILE))
+        if layout and tile:
+            raise _structure(tile[0], "a layout or a tile graph", f"fields of both ({layout[0]}, {tile[0]})")
+        kind, values, needed = TileGraph if tile else LayoutGraph, None, _NODES
+        if tile or layout or "config_runtime" in members:
+            needed += (*(_TILE if tile else _LAYOUT), "config_runtime")
+    for name in needed:
         if name not in members:
             have = ", ".join(sorted(members)) or "none of the schema"
             raise _structure(name, "this array in the file", f"only {have}")
-    fields = _fields(file, members)
-    if layout:
-        fields["node_config_feat"] = _digits(file, members, stamp, DIGITS, None)
-        if members["node_config_feat"][3]:
+    digits = members.pop("node_config_feat", None)
+    if digits is not None:
+        (shape, in_fortran_order), width = digits, _core.SCHEMA["digits"] if values is None else len(values)
+        if len(shape) != 3 or shape[2] != width:
+            raise _structure("node_config_feat", f"shape (C, K, {width})", f"shape {shape}")
+        if values is None and in_fortran_order:
             raise fail("node_config_feat", "C order", "Fortran order", "save it again in C order")
-    return TileGraph(**fields) if tile else LayoutGraph(**fields)
-
-
-def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
-    """Return the graph of a file that holds its schema."""
-    schema, about = read_schema(from_member(members.pop(MEMBER)))
-    members.pop("node_splits", None)
-    for name in ("config_runtime", "config_runtime_normalizers"):
-        if name in members:
-            raise _structure(name, "no such array in a file with a schema of its own", "one")
-    for name in ("node_feat", "edge_index", "runtime"):
-        if name not in members:
-            raise _structure(name, "this array in the file", "none")
-    fields = _fields(file, members)
-    if "node_config_feat" in members:
-        values = tuple(digit.values for digit in schema.digits)
-        fields["node_config_feat"] = _digits(file, members, stamp, len(values), values)
-    return Graph(**fields, schema=schema, about=about)
+        members["node_config_feat"] = _core.Digits(shape, path=file, stamp=stamp, values=values)
+    return kind(**members, name=Path(file).stem, collection=collection_of(file), path=file)
 
 
 def _structure(field: str, expected: str, found: str) -> DataError:
     return fail(field, expected, found, "is this a TpuGraphs file?")
 
-
-def _fields(file: str, members: dict[str, _Member]) -> dict[str, Any]:
-    """Return arguments of a graph: its arrays except the digits, and where it comes from."""
-    fields: dict[str, Any] = {
-        name: from_member(member) for name, member in members.items() if name != "node_config_feat"
-    }
-    return {**fields, "name": Path(file).stem, "collection": collection_of(file), "path": file}
-
-
-def _digits(
-    file: str, members: dict[str, _Member], stamp: _Stamp, width: int, values: tuple[int, ...] | None
-) -> Digits:
-    shape = members["node_config_feat"][2]
-    if len(shape) != 3 or shape[2] != width:
-        raise _structure("node_config_feat", f"shape (C, K, {width})", f"shape {shape}")
-    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp, values=values)
-
-
-_OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
 
 # --- collections --------------------------------------------------------------------------------------------
 
@@ -241,13 +201,21 @@ def file_stem(path: str | os.PathLike[str]) -> str:
     return name.removesuffix(".pb").removesuffix(".hlo") if name.endswith(".pb") else Path(name).stem
 
 
-def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
+def graph_files(
+    folder: str | os.PathLike[str], suffixes: Sequence[str] = ("pb", "npz", "tgpack")
+) -> list[Path]:
     """Return the files of the graphs in a folder, by name: a graph's pack, or else its .npz, or its .pb."""
-    files = [path for suffix in ("pb", "npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")]
+    files = [path for suffix in suffixes for path in Path(folder).glob(f"[!.]*.{suffix}")]
     found = {file_stem(path): path for path in files}
     several = {stem.rpartition(".00.")[0] for stem in found}  # .pb files whose kernels have packs
     found = {stem: path for stem, path in found.items() if stem not in several or path.suffix != ".pb"}
     return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
+
+
+def files_below(folder: str, suffixes: Sequence[str] = ("pb", "npz", "tgpack")) -> list[str]:
+    """Return the files of the graphs in a folder and its subfolders; see `graph_files`."""
+    places = sorted(Path(place) for place, _, _ in os.walk(folder))
+    return [str(path) for place in places for path in graph_files(place, suffixes)]
 
 
 class Source(NamedTuple):
@@ -301,13 +269,11 @@ def sources_in(
     if not path.is_dir():
         os.stat(path)  # raises if it is missing, before any work
         return sources_of(path, max_bytes)
-    inner = sorted(one for one in path.rglob("*") if one.is_dir()) if below else []
-    files = [file for one in (path, *inner) for file in graph_files(one)]
+    files = files_below(str(path)) if below else graph_files(path)
     if not files:
-        where = "in or below" if below else "in"
+        found = f"no .npz files {'in or below' if below else 'in'} this directory, and no packs"
         todo = "give the one that holds them, or download them with `tpugraphs download`"
-        text = f"no .npz files {where} this directory, and no packs; {todo}"
-        raise DataError(text, file=str(path), expected=".npz files", found="none")
+        raise DataError.of("folder", "graphs", found, todo, file=str(path))
     return [source for file in files for source in sources_of(file, max_bytes)]
 
 
@@ -327,44 +293,16 @@ class Split(Sequence[Graph]):
 
     Parameters
     ----------
-    collection : str
-        Its name.
-    paths : iterable of path
-        Files, in order of name.
-    max_bytes : int, optional
-        As for :func:`tpugraphs.load`.
+    sources : iterable of Source
+        In the order of the split; for example, from `sources` of another split.
+    collection : str, optional
+        Its name; by default the names of the graphs' collections.
     """
 
-    def __init__(
-        self, collection: str, paths: Iterable[str | os.PathLike[str]], max_bytes: int | None = None
-    ) -> None:
-        self.collection = collection
-        self.sources = [
-            Source(file_stem(path), collection, path, partial(_only_graph, path, collection, max_bytes))
-            for path in [os.fspath(path) for path in paths]
-        ]
-
-    @classmethod
-    def of(cls, sources: Iterable[Source], collection: str | None = None) -> Split:
-        """Make a split of graphs from anywhere.
-
-        Parameters
-        ----------
-        sources : iterable of Source
-            In the order of the split; for example, from `sources` of another split.
-        collection : str, optional
-            Its name; by default the names of the graphs' collections.
-
-        Returns
-        -------
-        Split
-            A lazy one; no graph is read.
-        """
-        listed = list(sources)
-        known = dict.fromkeys(source.collection for source in listed if source.collection)
-        split = cls(" + ".join(known) if collection is None else collection, ())
-        split.sources = listed
-        return split
+    def __init__(self, sources: Iterable[Source], collection: str | None = None) -> None:
+        self.sources = list(sources)
+        known = dict.fromkeys(source.collection for source in self.sources if source.collection)
+        self.collection = " + ".join(known) if collection is None else collection
 
     @property
     def names(self) -> list[str]:
@@ -386,7 +324,7 @@ class Split(Sequence[Graph]):
     def __getitem__(self, index: int | slice) -> Graph | Split:
         """Return one graph, or a lazy split of several."""
         if isinstance(index, slice):
-            return self.of(self.sources[index], self.collection)
+            return Split(self.sources[index], self.collection)
         if not isinstance(index, SupportsIndex):
             todo = "for a name: split[split.names.index(name)]"
             raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
@@ -396,7 +334,7 @@ class Split(Sequence[Graph]):
         """Join splits, of one collection or several, into a lazy one; a graph in both occurs twice."""
         if not isinstance(other, Split):
             return NotImplemented
-        return self.of(self.sources + other.sources)
+        return Split(self.sources + other.sources)
 
     def exclude(self, patterns: str | Iterable[str] | None) -> Split:
         """Make a split without some graphs.
@@ -414,13 +352,11 @@ class Split(Sequence[Graph]):
         """
         listed = exclude_patterns(patterns)
 
-        def matches(source: Source, pattern: str) -> bool:
-            if pattern == corrupt.KEYWORD:
-                return corrupt.reason(source.name, source.collection) is not None
-            return fnmatchcase(source.name, pattern)
+        def matches(source: Source) -> bool:
+            known = corrupt.KEYWORD in listed and corrupt.reason(source.name, source.collection)
+            return bool(known) or any(fnmatchcase(source.name, pattern) for pattern in listed)
 
-        kept = (one for one in self.sources if not any(matches(one, pattern) for pattern in listed))
-        return self.of(kept, self.collection)
+        return Split((one for one in self.sources if not matches(one)), self.collection)
 
     def __repr__(self) -> str:
         return f"Split({self.collection!r}, {counted(len(self), 'graph')})"
@@ -460,15 +396,16 @@ class Collection:
 
     def _split(self, split: str) -> Split:
         folder = Path(self.folder, split)
-        if not folder.is_dir():
-            text = f"no folder {split!r} in this collection; {_how_to_get(self.name)}"
-            expected = f"a folder {split}"
-            raise DataError(text, file=self.folder, field=split, expected=expected, found="none")
         paths = graph_files(folder)
         if not paths:
-            text = f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}"
-            raise DataError(text, file=str(folder), field=split, expected=".npz files", found="none")
-        return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
+            found = "no .npz files in this folder, and no packs"
+            found = found if folder.is_dir() else f"no folder {split!r} in this collection"
+            raise DataError.of(split, "graphs", found, _how_to_get(self.name), file=str(folder))
+        sources = (
+            Source(file_stem(path), self.name, path, partial(_only_graph, path, self.name, self._max_bytes))
+            for path in map(str, paths)
+        )
+        return Split(sources, self.name).exclude(self._exclude)
 
     @property
     def train(self) -> Split:
@@ -571,6 +508,5 @@ def open_collection(
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)
-    text = f"{name} is not here; looked at {', '.join(map(str, places))}; {_how_to_get(name)}"
-    expected = f"a folder {FOLDERS[name]}"
-    raise DataError(text, file=str(base), field=name, expected=expected, found="none")
+    found = f"none in {', '.join(map(str, places))}"
+    raise DataError.of(name, f"a folder {FOLDERS[name]}", found, _how_to_get(name), file=str(base))

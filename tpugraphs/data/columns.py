@@ -1,19 +1,21 @@
-"""Columns of graphs and of tables: their meaning (:class:`Column`, :class:`Digit`) and their values."""
+"""Columns: what they mean in a graph (:class:`Column`, :class:`Digit`), and their values in a table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system.arguments import check_choice, check_whole
+from tpugraphs.system.words import counted, few
 
 __all__ = ["KINDS", "Column", "Digit"]
 
@@ -27,24 +29,54 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _title(what: str, name: Any) -> str:
-    """Return the title of a column or digit in errors; refuse an invalid name."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
-    _check_text(f"{what} {name!r}", name)
-    return f"{what} {name!r}"
+class _Named:
+    """Common part of columns and digits."""
 
+    name: str
+    kind = "digit"
+    values: Any
 
-def _check_text(title: str, text: str) -> None:
-    """Refuse lone surrogates, which no file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"{title}: expected text that UTF-8 can write, found {text!r:.80}") from None
+    def _title(self, texts: Iterable[Any] = ()) -> str:
+        """Return the title for errors; refuse a name or texts that no file can hold."""
+        what = type(self).__name__.lower()
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"{what}: expected a name of one character or more, found {self.name!r}")
+        for text in filter(lambda one: isinstance(one, str), (self.name, *texts)):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                expected = "text that UTF-8 can write"
+                raise ConfigError(f"{what} {self.name!r}: expected {expected}, found {text!r:.80}") from None
+        return f"{what} {self.name!r}"
+
+    def difference(self, other: Any) -> str | None:
+        """Describe the first difference from this one to another.
+
+        Parameters
+        ----------
+        other : Column or Digit
+            The one to compare with, of the same class.
+
+        Returns
+        -------
+        str or None
+            None if they are equal.
+        """
+        if self.name != other.name:
+            return f"expected {self.name!r}, found {other.name!r}"
+        if self.kind != other.kind:
+            return f"{self.name!r} is a {self.kind} column, found a {other.kind} column"
+        count, found = self.values, other.values
+        if isinstance(count, tuple):
+            for mine, theirs in zip(self.values, other.values, strict=False):
+                if mine != theirs or type(mine) is not type(theirs):
+                    return f"{self.name!r} has the value {mine!r}, found {theirs!r} in its place"
+            count, found = len(count), len(found)
+        return None if count == found else f"{self.name!r} has {counted(count, 'value')}, found {found}"
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(_Named):
     """One column of node, graph or config features.
 
     Attributes
@@ -62,55 +94,28 @@ class Column:
     values: tuple[str | float | bool, ...] = ()
 
     def __post_init__(self) -> None:
-        title = _title("column", self.name)
-        if self.kind not in KINDS:
-            raise ConfigError(f"{title}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
-        if isinstance(self.values, (str, bytes)) or not isinstance(self.values, Iterable):
-            raise ConfigError(f"{title}: expected a tuple of values, found {self.values!r}")
-        values = tuple(plain(value) for value in self.values)
-        object.__setattr__(self, "values", values)
-        if bool(values) != (self.kind == "category"):
-            wanted = "values" if self.kind == "category" else "no values"
-            raise ConfigError(f"{title}: a {self.kind} column has {wanted}, found {values!r}")
+        title, values, wanted = self._title(), self.values, None
+        check_choice(f"{title}: kind", self.kind, KINDS)
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise ConfigError(f"{title}: expected a tuple of values, found {values!r}")
+        values = tuple(plain(value) for value in values)
         types = {type(value) for value in values}
-        if len(types) > 1 or not types <= {str, int, float}:
-            wanted, found = "all strings, all whole numbers or all floats", sorted(t.__name__ for t in types)
-            raise ConfigError(f"{title}: expected values that are {wanted}, found {', '.join(found)}")
-        for value in values if types == {str} else ():
-            _check_text(title, str(value))
-        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            raise ConfigError(f"{title}: expected finite values, found {values!r}")
-        if len(set(values)) < len(values):
-            twice = next(value for i, value in enumerate(values) if value in values[:i])
-            raise ConfigError(f"{title}: the value {twice!r} stands there twice")
-
-    def difference(self, other: Column) -> str | None:
-        """Describe the first difference from this column to the other.
-
-        Parameters
-        ----------
-        other : Column
-            The one to compare with.
-
-        Returns
-        -------
-        str or None
-            None if they are equal.
-        """
-        if self.name != other.name:
-            return f"expected {self.name!r}, found {other.name!r}"
-        if self.kind != other.kind:
-            return f"{self.name!r} is a {self.kind} column, found a {other.kind} column"
-        for mine, theirs in zip(self.values, other.values, strict=False):
-            if mine != theirs or type(mine) is not type(theirs):
-                return f"{self.name!r} has the value {mine!r}, found {theirs!r} in its place"
-        if len(self.values) != len(other.values):
-            return f"{self.name!r} has {counted(len(self.values), 'value')}, found {len(other.values)}"
-        return None
+        if bool(values) != (self.kind == "category"):
+            wanted = f"{'values' if self.kind == 'category' else 'no values'} of a {self.kind} column"
+        elif len(types) > 1 or not types <= {str, int, float}:
+            wanted = "values that are all strings, all whole numbers or all floats"
+        elif any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            wanted = "finite values"
+        elif len(set(values)) < len(values):
+            wanted = "every value once"
+        if wanted is not None:
+            raise ConfigError(f"{title}: expected {wanted}, found {values!r:.200}")
+        self._title(values)
+        object.__setattr__(self, "values", values)
 
 
 @dataclass(frozen=True)
-class Digit:
+class Digit(_Named):
     """One small choice per configurable node: int8 in ``-1..values-1``, -1 for "not set".
 
     Attributes
@@ -124,38 +129,18 @@ class Digit:
     values: int
 
     def __post_init__(self) -> None:
-        title = _title("digit", self.name)
-        values = check_whole(f"{title}: values", self.values, 2, MOST_DIGIT_VALUES)
+        values = check_whole(f"{self._title()}: values", self.values, 2, MOST_DIGIT_VALUES)
         object.__setattr__(self, "values", values)
 
-    def difference(self, other: Digit) -> str | None:
-        """Describe the first difference from this digit to the other.
 
-        Parameters
-        ----------
-        other : Digit
-            The one to compare with.
-
-        Returns
-        -------
-        str or None
-            None if they are equal.
-        """
-        if self.name != other.name:
-            return f"expected {self.name!r}, found {other.name!r}"
-        if self.values != other.values:
-            return f"{self.name!r} has {counted(self.values, 'value')}, found {other.values}"
-        return None
-
-
-def objects(values: Sequence[Any]) -> AnyArray:
-    """Return values (n,) unchanged: NumPy would turn mixed ones into strings, and lists into rows."""
-    return np.fromiter(values, object, len(values))
+# --- columns of tables --------------------------------------------------------------------------------------
 
 
 Place = Callable[[int], str]  # row -> where it is, for errors
-_TYPES = {str: "string", bool: "bool", int: "number", float: "number"}
+WHERE = "table: column"
 REPAIR = "drop or repair this row"
+wrong = partial(fail, where=WHERE)
+_TYPES = {str: "string", bool: "bool", int: "number", float: "number"}
 
 
 def in_row(row: int) -> str:
@@ -163,16 +148,31 @@ def in_row(row: int) -> str:
     return f"row {row}"
 
 
+def objects(values: Sequence[Any]) -> AnyArray:
+    """Return values (n,) unchanged: NumPy would turn mixed ones into strings, and lists into rows."""
+    return np.fromiter(values, object, len(values))
+
+
 def refuse_rows(
-    where: str, name: str, bad: AnyArray, values: AnyArray, expected: str, place: Place, todo: str = CHECK
+    name: str, bad: AnyArray, values: AnyArray, expected: str, place: Place, todo: str = CHECK
 ) -> None:
     """Refuse a column with bad rows; the error names the first."""
     if bad.any():
         row = int(np.argmax(bad))
-        raise fail(name, expected, f"{plain(values[row])!r} in {place(row)}", todo, where)
+        raise wrong(name, expected, f"{plain(values[row])!r} in {place(row)}", todo)
 
 
-def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
+def given_column(name: str, given: Any) -> AnyArray:
+    """Return the values (n,) of a column, of any type; DataError if they are masked or not one per row."""
+    check_mask(name, given, WHERE)
+    array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
+    if array.ndim != 1:
+        found = f"an array of shape {array.shape}" if array.ndim else f"one {type(given).__name__}"
+        raise wrong(name, "one value per row", found, "make it a list or an array (n,)")
+    return array
+
+
+def typed(name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
     """Return values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
 
     `todo` is the remedy that errors give.
@@ -182,48 +182,42 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
     DataError
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
-    where = f"{where}: column"
-    check_mask(name, given, where)
-    array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
-    if array.ndim != 1:
-        raise fail(name, "one value per row", f"an array of shape {array.shape}", where=where)
-    if array.dtype.kind not in "OUSbiuf":
-        raise fail(name, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before", where)
-    if array.dtype.kind in "OUS":
-        return _typed_objects(where, name, array, place, todo)
-    if array.dtype.kind == "b":
+    array = given_column(name, given)
+    kind = array.dtype.kind
+    if kind not in "OUSbiuf":
+        raise wrong(name, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
+    if kind in "OUS":
+        return _typed_objects(name, array, place, todo)
+    if kind == "b":
         return array
-    if array.dtype.kind == "f":
-        wide: AnyArray = array.astype(np.float64)
-        wrong, expected = ~np.isfinite(wide), "a finite number"
-    else:
-        wide = array.astype(np.int64)
-        wrong, expected = (wide < 0) & (array > 0), "a number below 2^63"
-    refuse_rows(where, name, wrong, array, expected, place, todo or REPAIR)
+    wide: AnyArray = array.astype(np.float64 if kind == "f" else np.int64)
+    bad, expected = ~np.isfinite(wide), "a finite number"
+    if kind != "f":
+        bad, expected = (wide < 0) & (array > 0), "a number below 2^63"
+    refuse_rows(name, bad, array, expected, place, todo or REPAIR)
     return wide
 
 
-def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
+def _typed_objects(name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
     """Return the values of Python objects, which must all have the type of the first."""
     values = objects([plain(value) for value in array.tolist()])
     first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):
         kind = _TYPES.get(type(value))
         if kind is None or (type(value) is float and not math.isfinite(value)):
-            expected, found, fix = "a string, a bool or a finite number", repr(value), REPAIR
-        elif kind != first:
-            expected, found = f"values of one type, {first}s as in {place(0)}", f"{value!r} ({kind})"
+            expected, found = "a string, a bool or a finite number", f"{value!r} in {place(row)}"
+            raise wrong(name, expected, found, todo or REPAIR)
+        if kind != first:
+            expected = f"values of one type, {first}s as in {place(0)}"
             fix = "make all of them strings or all numbers"
-        else:
-            continue
-        raise fail(name, expected, f"{found} in {place(row)}", todo or fix, where)
+            raise wrong(name, expected, f"{value!r} ({kind}) in {place(row)}", todo or fix)
     if first == "string":
         return values
     whole = all(type(value) is int for value in values)
     try:
         return values.astype(np.bool_ if first == "bool" else np.int64 if whole else np.float64)
     except OverflowError:
-        raise fail(name, "numbers below 2^63", "a larger one", where=where) from None
+        raise wrong(name, "numbers below 2^63", "a larger one") from None
 
 
 def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
@@ -240,21 +234,36 @@ def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
     return Column(name, kind, tuple(sorted(set(array.tolist()))) if kind == "category" else ())
 
 
-def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
-    """Return values (n,) as numbers; for a category, check them and return positions among its values."""
-    where = f"{where}: column"
-    if column.kind == "category":
-        known = {value: number for number, value in enumerate(column.values)}
-        numbers = [-1 if type(value) is bool else known.get(value, -1) for value in array.tolist()]
-        result: AnyArray = np.array(numbers, np.int64)
-        some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
-        todo = "a category that the schema does not know; drop the row or train with it"
-        refuse_rows(where, column.name, result < 0, array, f"one of {some}", place, todo)
-        return result
-    if array.dtype.kind == "O":
-        found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
-        raise fail(column.name, f"numbers ({column.kind})", found, where=where)
-    return array
+def encoded(columns: Sequence[Column], table: Mapping[str, Any], place: Place) -> NDArray[np.float32]:
+    """Return columns of a table as a graph stores them; see :meth:`tpugraphs.Schema.encode`."""
+    for column in columns:
+        if column.name not in table:
+            raise wrong(column.name, "the column that the schema names", "none")
+    arrays = [typed(column.name, table[column.name], place) for column in columns]
+    lengths = sorted({len(array) for array in arrays})
+    if len(lengths) > 1:
+        raise fail("table", "columns of one length", f"{', '.join(map(str, lengths))} rows")
+    values = np.zeros((lengths[0] if lengths else 0, len(columns)))
+    for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+        if column.kind == "category":
+            array = _positions(column, array, place)
+        if array.dtype.kind == "O":
+            found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
+            raise wrong(column.name, f"numbers ({column.kind})", found)
+        values[:, number] = array
+    check_values(WHERE, columns, values, place)
+    return values.astype(np.float32)
+
+
+def _positions(column: Column, array: AnyArray, place: Place) -> AnyArray:
+    """Return the positions (n,) of typed values among those of a category."""
+    known = {value: number for number, value in enumerate(column.values)}
+    numbers = [-1 if type(value) is bool else known.get(value, -1) for value in array.tolist()]
+    result: AnyArray = np.array(numbers, np.int64)
+    expected = f"one of {few([repr(value) for value in column.values], 8)}"
+    todo = "a category that the schema does not know; drop the row or train with it"
+    refuse_rows(column.name, result < 0, array, expected, place, todo)
+    return result
 
 
 def check_values(where: str, columns: Sequence[Column], values: AnyArray, place: Place = in_row) -> None:
@@ -264,6 +273,4 @@ def check_values(where: str, columns: Sequence[Column], values: AnyArray, place:
         row, number, expected = misfit
         column = columns[number]
         expected += f", 0..{len(column.values) - 1}" if column.kind == "category" else ""
-        raise fail(
-            column.name, expected, f"{values[row, number]:g} in {place(row)}", where=f"{where}: column"
-        )
+        raise fail(column.name, expected, f"{values[row, number]:g} in {place(row)}", where=where)

@@ -1,24 +1,26 @@
-"""Further features of a graph, by name: :func:`with_extra`."""
+"""Further features of a graph, by name: :func:`with_extra`, and those that a user's function makes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import arrays
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 
-__all__ = ["any_fields", "node_columns", "with_extra"]
+__all__ = ["with_extra"]
 
 Columns = Mapping[str, Any]
+Function = Callable[[Any], Columns]  # of a user: arguments of `with_extra` for a graph
+Made = Sequence[Mapping[str, str]]  # name and kind of columns, as the step `STEP` has them
+STEP = "extra-columns"  # of the preprocessing of layout and tile graphs
 
 
 def with_extra(
@@ -88,11 +90,46 @@ def with_extra(
     return Graph(**fields, schema=schema)
 
 
-def node_columns(
-    base: Graph, node: Columns, kinds: Mapping[str, str] | None = None
-) -> tuple[NDArray[np.float32], list[Column]]:
-    """Return further features (N, n) of nodes, and their columns; errors: see :func:`with_extra`."""
-    return _columns("node", node, base.num_nodes, _checked({"node": node}, kinds))
+def with_made(graph: Graph, function: Function) -> Graph:
+    """Return a graph of any schema with the features that a user's function makes."""
+    made = _made(graph, function)
+    return with_extra(graph, **made)
+
+
+def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[Made, NDArray[np.float32]]:
+    """Return the features that a user's function makes of a layout or tile graph: columns, and values (N, X).
+
+    Raises DataError unless these are the `expected` columns; None: not known yet.
+    """
+    made = _made(graph, function)
+    others = [name for name in ("config", "graph") if made.get(name)]
+    if others or not made.get("node"):
+        raise ConfigError(
+            f"extra: expected node features of a {graph.kind} graph, got {' and '.join(others) or 'none'}; "
+            "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
+        )
+    node = made["node"]
+    values, columns = _columns("node", node, graph.num_nodes, _checked({"node": node}, made.get("kinds")))
+    found: Made = [{"name": column.name, "kind": column.kind} for column in columns]
+    if expected is not None and list(found) != list(expected):
+        texts = [", ".join(f"{c['name']} ({c['kind']})" for c in columns) for columns in (expected, found)]
+        raise DataError(
+            f"extra: expected node features {texts[0]}, found {texts[1]}: the function must make the same "
+            "columns of every graph",
+            file=str(graph.path or graph.name), field="extra", expected=texts[0], found=texts[1],
+        )  # fmt: skip
+    return found, values
+
+
+def _made(graph: Graph, function: Function) -> Mapping[str, Any]:
+    made = function(graph)
+    if not isinstance(made, Mapping) or not made.keys() <= {"node", "config", "graph", "kinds"}:
+        found = ", ".join(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
+        raise ConfigError(
+            "extra: expected a function that returns a dict of node, config, graph or kinds, as "
+            f"tpugraphs.with_extra takes them; got {found}"
+        )
+    return made
 
 
 def _checked(given: Mapping[str, Columns], kinds: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -114,10 +151,9 @@ def _columns(
     shape: tuple[int, ...] = () if rows is None else (rows,)
     for name, values in given.items():
         field = f"{group} column {name!r}"
-        array = arrays.shaped(field, values, shape)
-        columns.append(Column(name, kinds.get(name, "flag" if array.dtype == np.bool_ else "number")))
-        numbers = array.astype(np.float32) if array.dtype == np.bool_ else array
-        found.append(arrays.floats(field, numbers).reshape(shape))
+        flags = getattr(values, "dtype", np.asarray(values).dtype) == np.bool_
+        columns.append(Column(name, kinds.get(name, "flag" if flags else "number")))
+        found.append(_core.as_floats(field, values, "n"[: len(shape)], shape))
     return np.stack(found, -1) if found else np.zeros((*shape, 0), np.float32), columns
 
 
@@ -131,7 +167,7 @@ def any_fields(base: Graph) -> dict[str, Any]:
     if base._digits.shape[2] == 0:
         fields["node_config_ids"] = fields["node_config_feat"] = None
     if isinstance(base, TileGraph):
-        fields["runtime"] = relative_runtimes(base)
+        fields["runtime"] = base.relative_runtime
     if base.schema.opcodes is not None and base.node_opcode is not None:
         fields["node_opcode"] = np.where(base.node_opcode < base.schema.opcodes, base.node_opcode, 0)
     return fields

@@ -5,21 +5,24 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from types import NoneType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import _core
 from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, refuse_rows, typed
+from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit, plain, refuse_rows, wrong
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import DIRECTIONS, UNITS, Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.arguments import check_choice, check_type
 from tpugraphs.system.words import counted
 
 __all__ = ["Table", "from_frame"]
@@ -133,54 +136,41 @@ def from_frame(
     >>> tg.from_frame(table, group="gpu", config="block", runtime="ms")
     [Graph('gpu=A', nodes=1, edges=0, configs=2), Graph('gpu=B', nodes=1, edges=0, configs=1)]
     """
-    for what, given, kind, wanted in (
-        ("runtime", runtime, str, "the name of a column"),
-        ("valid", valid, str, "the name of a column"),
-        ("unit", unit, str, f"one of {', '.join(UNITS)} or the name of a column"),
-        ("digits", digits, Mapping, "a dict of configurable nodes to their columns"),
-        ("kinds", kinds, Mapping, "a dict of columns to their kinds"),
-        ("schema", schema, Schema, "a tpugraphs.Schema"),
-        ("direction", direction, str, " or ".join(DIRECTIONS)),
-    ):
-        if given is not None and not isinstance(given, kind):
-            raise ConfigError(f"{what}: expected {wanted}, found {given!r:.60}")
+    check_type("runtime", runtime, str, NoneType, expected="the name of a column")
+    check_type("valid", valid, str, NoneType, expected="the name of a column")
+    check_type("unit", unit, str, NoneType, expected=f"one of {', '.join(UNITS)} or the name of a column")
+    check_type("digits", digits, Mapping, NoneType, expected="a dict of configurable nodes to their columns")
+    check_type("kinds", kinds, Mapping, NoneType, expected="a dict of columns to their kinds")
+    check_type("schema", schema, Schema, NoneType, expected="a tpugraphs.Schema")
     by_node = {node: _names("digits", names) for node, names in (digits or {}).items()}
-    roles = {
-        "group": _names("group", group),
-        "config": _names("config", config),
-        "digits": tuple(chain(*by_node.values())),
-        "runtime": _names("runtime", () if runtime is None else runtime),
-        "valid": _names("valid", () if valid is None else valid),
-        "repeats": _names("repeats", repeats),
-        "features": _names("features", features),
-    }
+    given = dict(group=group, config=config, runtime=runtime, valid=valid, repeats=repeats, features=features)
+    roles = {role: _names(role, names) for role, names in given.items()}
+    roles["digits"] = tuple(chain(*by_node.values()))
     _check_roles(roles, by_node)
     if schema is not None:
         if kinds:
             raise ConfigError("kinds: expected kinds, or a schema, which holds them, found both")
         by_node = _fitted(schema, roles, by_node)
     maximize = _direction(direction, schema, runtime, unit) == "maximize"
-    text = maximize and (unit == runtime or unit not in (_listed(table) or ()))
-    rows = _Rows(table, roles, by_node, None if text or unit in UNITS else unit)
-    names = next(iter(by_node.values()), ())
-    most = (MOST_DIGIT_VALUES,) * len(names) if schema is None else [digit.values for digit in schema.digits]
-    rows.check_digits(most)
+    text = maximize and (unit == runtime or unit not in _listed(table))
+    rows = _Rows(table, roles, by_node, None if text or unit in UNITS else unit, schema)
     found_unit = rows.unit(unit, schema, maximize)
     if maximize:
         rows.invert()
     programs = _programs(rows, nodes, edges, opcodes)
     if schema is None:
-        schema = _infer(rows, names, kinds or {}, programs)
+        schema = _infer(rows, kinds or {}, programs)
         schema = replace(schema, direction="maximize" if maximize else "minimize", unit=found_unit)
     return _graphs(rows, schema, programs)
 
 
-_WHERE = "table: column"
-_refuse = partial(fail, where=_WHERE)
 _Key = tuple[Any, ...]  # values of the group columns of a problem
+Fits = Callable[[AnyArray], AnyArray]  # values (n,) -> whether each is possible
 
 
 def _names(what: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
     listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     for name in listed:
         if not isinstance(name, str):
@@ -190,10 +180,8 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
 
 def _direction(given: str | None, schema: Schema | None, runtime: str | None, unit: str | None) -> str:
     """Return the direction to use; warn if none is given and a name suggests that more is better."""
-    if given is not None and given not in DIRECTIONS:
-        raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {given!r:.60}")
     known = None if schema is None else schema.direction
-    if given is not None and known not in (None, given):
+    if given is not None and known not in (None, check_choice("direction", given, DIRECTIONS)):
         raise ConfigError(f"direction: expected {known!r}, as in the schema, found {given!r}")
     rates = [name for name in (runtime, unit) if is_rate(name)]
     if given is None and known != "maximize" and rates:
@@ -214,7 +202,7 @@ def _check_roles(roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tup
     if len(widths) > 1 or widths == {0}:
         raise ConfigError(f"digits: expected as many columns for every node, found {sorted(widths)}")
     seen: dict[str, str] = {}
-    for role in (*(role for role in roles if role != "group"), "group"):
+    for role in sorted(roles, key=lambda role: role == "group"):  # last
         for name in roles[role]:
             if name in seen and (role, seen[name]) != ("group", "features"):
                 raise ConfigError(f"{role}: column {name!r} is named in {seen[name]} too; name it once")
@@ -246,25 +234,33 @@ class _Rows:
 
     def __init__(
         self, table: Any, roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]],
-        unit_column: str | None,
+        unit_column: str | None, schema: Schema | None,
     ) -> None:  # fmt: skip
         self.roles, self.by_node, self.unit_column = roles, by_node, unit_column
         self.raw = _columns(table, [*chain(*roles.values()), *([unit_column] if unit_column else [])])
         self.count = len(next(iter(self.raw.values())))
-        keys = [typed("table", name, self.raw[name]).tolist() for name in roles["group"]]
+        keys = [columns.typed(name, self.raw[name]).tolist() for name in roles["group"]]
         at: dict[_Key, list[int]] = {}
         for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
             at.setdefault(key, []).append(row)
         self.problems: dict[_Key, NDArray[np.int64]] = {key: np.array(rows) for key, rows in at.items()}
-        self.valid = self._valid()
-        self.columns = {name: self.typed(name) for name in (*roles["config"], *roles["features"])}
-        self.digits = {name: self.typed(name) for name in roles["digits"]}
+        self.ran = np.ones(
+            self.count, np.bool_
+        )  # a graph refuses a problem all of whose configurations failed
+        for name in roles["valid"]:
+            self.ran = self.values(name, "True or False", lambda v: (v == 0) | (v == 1)).astype(np.bool_)
+        self.columns = {name: self.values(name) for name in (*roles["config"], *roles["features"])}
+        for names in by_node.values():
+            for place, name in enumerate(names):
+                most = MOST_DIGIT_VALUES if schema is None else schema.digits[place].values
+                self.columns[name] = self._digits(name, most)
         todo = "drop this row, or name a column in valid= that is False where a configuration failed"
-        every = np.ones(self.count, np.bool_)
-        times = [self._times(name, every, 1, todo) for name in roles["runtime"]]
+        times = [self._times(name, self.ran, 1, todo) for name in roles["runtime"]]
         self.runtime = times[0] if times else None
         todo = "leave it out: NaN stands for no measurement"
-        self.repeats = [self._times(name, ~self._missing(name), np.nan, todo) for name in roles["repeats"]]
+        self.repeats = [
+            self._times(name, self.ran & ~self._missing(name), np.nan, todo) for name in roles["repeats"]
+        ]
 
     def name(self, key: _Key) -> str:
         """Name a problem."""
@@ -276,23 +272,22 @@ class _Rows:
         key = next((key for key, mine in self.problems.items() if row in mine), ())
         return f"row {row} (problem {self.name(key)!r})" if key else f"row {row}"
 
-    def typed(self, name: str) -> AnyArray:
-        """Return the values of a column, all of one type."""
-        return typed("table", name, self.raw[name], self.place)
+    def values(
+        self, name: str, expected: str = "", fits: Fits | None = None, kinds: str = "bif",
+        todo: str | None = None, rows: AnyArray | None = None,
+    ) -> AnyArray:  # fmt: skip
+        """Return the values of a column, all of one type, in some rows; refuse values that do not fit."""
+        place = partial(self.place, rows=rows)
+        raw = self.raw[name] if rows is None else self.raw[name][rows]
+        values = columns.typed(name, raw, place, todo)
+        if fits is not None:
+            bad = ~fits(values) if values.dtype.kind in kinds else np.ones(len(values), np.bool_)
+            refuse_rows(name, bad, values, expected, place, todo or arrays.CHECK)
+        return values
 
-    def _valid(self) -> NDArray[np.bool_] | None:
-        if not self.roles["valid"]:
-            return None
-        (name,) = self.roles["valid"]
-        values = self.typed(name)
-        bad = np.full(self.count, values.dtype.kind == "O") | (values != 0) & (values != 1)
-        refuse_rows(_WHERE, name, bad, values, "True or False", self.place)
-        good = values.astype(np.bool_)
-        for key, rows in self.problems.items():
-            if not good[rows].any():
-                found = f"none of {len(rows)} of problem {self.name(key)!r}"
-                raise _refuse(name, "at least one configuration that ran", found, "leave this problem out")
-        return good
+    def _digits(self, name: str, most: int) -> AnyArray:
+        expected = f"digits, whole numbers in -1..{most - 1}"
+        return self.values(name, expected, lambda v: (v >= -1) & (v < most) & (np.floor(v) == v))
 
     def _missing(self, name: str) -> NDArray[np.bool_]:
         """Return which rows have no value: None or NaN."""
@@ -303,32 +298,17 @@ class _Rows:
         return np.fromiter(missing, np.bool_, self.count)
 
     def _times(self, name: str, read: NDArray[np.bool_], instead: float, todo: str) -> AnyArray:
-        """Return run times of the rows to read, except failed ones; `instead` for all others."""
-        rows = np.flatnonzero(read if self.valid is None else read & self.valid)
-        raw = self.raw[name]
-        given = (raw if isinstance(raw, np.ndarray) else objects(raw))[rows]
-        place = partial(self.place, rows=rows)
-        times = typed("table", name, given, place, todo)
-        bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
-        refuse_rows(_WHERE, name, bad, times, "run times > 0", place, todo)
+        """Return run times of the rows to read; `instead` for all others."""
+        rows = np.flatnonzero(read)
+        times = self.values(name, "run times > 0", lambda v: v > 0, "if", todo, rows)
         result = np.full(self.count, instead, np.float64 if np.isnan(instead) else times.dtype)
         result[rows] = times
         return result
 
-    def check_digits(self, values: Sequence[int]) -> None:
-        """Refuse digits other than whole numbers in -1..values-1; name column and row."""
-        for names in self.by_node.values():
-            for name, most in zip(names, values, strict=True):
-                column = self.digits[name]
-                bad = np.ones(self.count, np.bool_)
-                if column.dtype.kind != "O":
-                    bad = (column < -1) | (column >= most) | (np.floor(column) != column)
-                refuse_rows(_WHERE, name, bad, column, f"digits, whole numbers in -1..{most - 1}", self.place)
-
     def one_value(self, name: str, values: AnyArray, at: AnyArray, expected: str, todo: str) -> None:
         """Refuse a second value in a column; `at`: the rows of the values (n,)."""
         expected = f"{expected}, {plain(values[0])!r} as in row {at[0]}"
-        refuse_rows(_WHERE, name, values != values[0], values, expected, partial(self.place, rows=at), todo)
+        refuse_rows(name, values != values[0], values, expected, partial(self.place, rows=at), todo)
 
     def invert(self) -> None:
         """Replace measured values by 1 / value, so that smaller is better."""
@@ -342,7 +322,7 @@ class _Rows:
         if self.runtime is None:
             return known if schema is not None else given if maximize or given in UNITS else None
         if self.unit_column is not None:
-            units = self.typed(self.unit_column)
+            units = self.values(self.unit_column)
             todo = "convert the run times to one unit"
             self.one_value(self.unit_column, units, np.arange(self.count), "one unit for all", todo)
             given = plain(units[0])
@@ -354,47 +334,37 @@ class _Rows:
         for other, where in ((given, "unit="), (known, "schema=")):
             if other is not None and found is not None and other != found:
                 expected = f"run times in {other}, as {where} says"
-                raise _refuse(name, expected, f"in {found}", "convert them or correct the unit")
+                raise wrong(name, expected, f"in {found}", "convert them or correct the unit")
             found = found or other
         return name if maximize and found is None else found
 
 
-def _listed(table: Any) -> list[Any] | None:
-    """Return the names of the columns of a DataFrame or mapping; None for anything else."""
-    columns = table if isinstance(table, Mapping) else getattr(table, "columns", None)
-    return None if columns is None else list(columns)
-
-
-def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the named columns of a DataFrame or a mapping, all of one length."""
-    have = _listed(table)
-    if have is None or not hasattr(table, "__getitem__"):
+def _listed(table: Any) -> list[Any]:
+    """Return the names of the columns of a DataFrame or mapping."""
+    found = table if isinstance(table, Mapping) else getattr(table, "columns", None)
+    if found is None or not hasattr(table, "__getitem__"):
         path = isinstance(table, (str, os.PathLike))
         raise ConfigError(
             f"table: expected a DataFrame or a dict of column names to arrays, got {type(table).__name__}; "
             f"pandas.{'read_csv(path)' if path else 'DataFrame(rows)'} makes one"
         )
-    result: dict[str, Any] = {}
+    return list(found)
+
+
+def _columns(table: Any, names: Iterable[str]) -> dict[str, AnyArray]:
+    """Return the named columns of a DataFrame or a mapping, all of one length."""
+    have, result = _listed(table), dict[str, AnyArray]()
     for name in dict.fromkeys(names):
-        count = have.count(name)
-        if count == 0:
-            raise _refuse(name, "such a column", "none", _hint(name, table, have))
-        if count > 1:
-            raise _refuse(name, "one such column", f"{count}", "rename or drop one")
-        column = table[name]
-        arrays.check_mask(name, column, "table: column")
-        result[name] = column if isinstance(column, (list, tuple)) else np.asarray(column)
-        shape = getattr(result[name], "shape", (0,))
-        if len(shape) != 1:
-            found = f"an array of shape {shape}" if shape else f"one {type(column).__name__}"
-            raise _refuse(name, "one value per row", found, "make it a list or an array (n,)")
-    first = next(iter(result))
-    rows = len(result[first])
-    for name, column in result.items():
-        if len(column) != rows:
-            expected, found = f"{counted(rows, 'row')}, as {first!r} has", str(len(column))
-            raise _refuse(name, expected, found, "the table is ragged")
-    if rows == 0:
+        if have.count(name) != 1:
+            todo = "rename or drop one" if name in have else _hint(name, table, have)
+            raise wrong(name, "one such column", str(have.count(name) or "none"), todo)
+        result[name] = columns.given_column(name, table[name])
+    first, column = next(iter(result.items()))
+    for name in result:
+        if len(result[name]) != len(column):
+            expected = f"{counted(len(column), 'row')}, as {first!r} has"
+            raise wrong(name, expected, str(len(result[name])), "the table is ragged")
+    if len(column) == 0:
         raise fail("table", "at least one row", "none")
     return result
 
@@ -417,45 +387,13 @@ def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[_Key, G
     def of(key: _Key) -> Graph:
         ends, feat, codes = _of("edges", edges, key), _of("nodes", nodes, key), _of("opcodes", opcodes, key)
         if ends is not None and feat is None and codes is None:
-            ends = arrays.integers("edge_index", ends)
+            ends = _core.as_whole("edge_index", ends, "E2")
             feat = np.zeros((int(np.max(ends, initial=0)) + 1, 0))
         return Graph(name=rows.name(key), node_feat=feat, edge_index=ends, node_opcode=codes)
 
     if any(isinstance(given, Mapping) for given in (nodes, edges, opcodes)):
         return {key: of(key) for key in rows.problems}
     return dict.fromkeys(rows.problems, of(next(iter(rows.problems))))
-
-
-def _infer(
-    rows: _Rows, digit_names: Sequence[str], kinds: Mapping[str, str],
-    programs: Mapping[_Key, Graph],
-) -> Schema:  # fmt: skip
-    """Infer one schema for all problems of the table."""
-    unknown = [name for name in kinds if name not in rows.columns]
-    if unknown:
-        raise ConfigError(f"kinds: {unknown[0]!r} is none of the config and feature columns")
-
-    def described(role: str) -> tuple[Column, ...]:
-        return tuple(
-            columns.infer_column(name, rows.columns[name], kinds.get(name)) for name in rows.roles[role]
-        )
-
-    digits = []
-    for place, name in enumerate(digit_names):
-        highest = max(int(np.max(rows.digits[names[place]])) for names in rows.by_node.values())
-        digits.append(Digit(name, max(2, highest + 1)))
-    read = next(iter(programs.values())).schema
-    for program in programs.values():
-        try:
-            read = read.join(program.schema)
-        except DataError as error:
-            raise DataError(
-                f"graph {program.name!r}: expected nodes that are described as in the problems before, "
-                f"found a difference: {error.found}; give all problems the same columns of nodes",
-                field="nodes", found=error.found,
-            ) from None  # fmt: skip
-    graph, config = described("features"), described("config")
-    return Schema(read.node, graph, config, tuple(digits), opcodes=read.opcodes)
 
 
 def _of(what: str, given: Any, key: _Key) -> Any:
@@ -468,21 +406,46 @@ def _of(what: str, given: Any, key: _Key) -> Any:
     return given[short]
 
 
+def _infer(rows: _Rows, kinds: Mapping[str, str], programs: Mapping[_Key, Graph]) -> Schema:
+    """Infer one schema for all problems of the table."""
+    described = {role: rows.roles[role] for role in ("features", "config")}
+    unknown = [name for name in kinds if name not in chain(*described.values())]
+    if unknown:
+        raise ConfigError(f"kinds: {unknown[0]!r} is none of the config and feature columns")
+    graph, config = (
+        tuple(columns.infer_column(name, rows.columns[name], kinds.get(name)) for name in names)
+        for names in described.values()
+    )
+    digits = [
+        Digit(names[0], max(2, 1 + max(int(np.max(rows.columns[name])) for name in names)))
+        for names in zip(*rows.by_node.values(), strict=True)
+    ]
+    read = next(iter(programs.values())).schema
+    for program in programs.values():
+        try:
+            read = read.join(program.schema)
+        except DataError as error:
+            expected, found = "nodes that are described as in the problems before", error.found
+            todo = "give all problems the same columns of nodes"
+            raise arrays.with_graph(fail("nodes", expected, str(found), todo), program.name) from None
+    return Schema(read.node, graph, config, tuple(digits), opcodes=read.opcodes)
+
+
 def _graphs(rows: _Rows, schema: Schema, programs: Mapping[_Key, Graph]) -> list[Graph]:
     """Make one graph per problem."""
     for at in rows.problems.values():
         for name in rows.roles["features"]:
             values, todo = rows.columns[name][at], "name it in config, or in group too"
             rows.one_value(name, values, at, "one value per problem", todo)
-    digits = [np.stack([rows.digits[name] for name in names], 1) for names in rows.by_node.values()]
+    digits = [np.stack([rows.columns[name] for name in names], 1) for names in rows.by_node.values()]
     per_config: dict[str, Any] = {
         "runtime": rows.runtime,
-        "valid": rows.valid,
+        "valid": rows.ran if rows.roles["valid"] else None,
         "repeats": np.stack(rows.repeats, 1) if rows.repeats else None,
-        "config_feat": None if digits else schema.encode("config", rows.columns, place=rows.place),
+        "config_feat": None if digits else schema.encode("config", rows.columns, rows.place),
         "node_config_feat": np.stack(digits, 1) if digits else None,
     }
-    about = schema.encode("graph", rows.columns, place=rows.place) if schema.graph else None
+    about = schema.encode("graph", rows.columns, rows.place) if schema.graph else None
     return [
         programs[key].replace(
             name=rows.name(key),

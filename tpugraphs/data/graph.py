@@ -1,7 +1,7 @@
 """Measured graphs of any schema: :class:`Graph`. Those of TpuGraphs are in :mod:`tpugraphs.data.published`.
 
-A graph is read-only. Its constructor checks shapes, node numbers, features and runtimes, so every array can
-be passed to the C core. Config digits of a file are inflated and checked on first use, or by
+A graph is read-only. The core holds its arrays, and checks shapes, node numbers, features and runtimes once,
+when the graph is made. Config digits of a file are inflated and checked on first use, or by
 :meth:`Graph.validate`; each is kept in one byte.
 """
 
@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs import _core, kernels
-from tpugraphs._core import SCHEMA
-from tpugraphs.data import arrays, description, drawing, formats
+from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.arrays import Rows
-from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
-from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
+from tpugraphs.data.columns import Digit
+from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
@@ -34,12 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Graph", "Graphs", "Rows", "SampleWeight", "TableLike", "Times", "Valid"]
 
-MOST_DIGITS = SCHEMA["most_digits"]
 Times = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 """Runtimes (C,): whole numbers stay whole."""
 
 
-class Graph:
+class Graph(_core.Graph):
     """A problem with measured configurations, of any compiler and any schema.
 
     Parameters
@@ -92,22 +90,11 @@ class Graph:
         When an array is not as described, naming graph, field and place.
     """
 
+    __slots__ = ()
     kind: str = "graph"
     schema: Schema
     about: Mapping[str, Any]
-    node_feat: npt.NDArray[np.float32]
-    node_opcode: npt.NDArray[np.uint8] | None
-    edge_index: npt.NDArray[np.int64]
-    node_splits: npt.NDArray[np.int64]
-    node_config_ids: npt.NDArray[np.int64]
-    graph_feat: npt.NDArray[np.float32] | None
-    config_feat: npt.NDArray[np.float32] | None
     runtime: Times
-    valid: npt.NDArray[np.bool_] | None
-    repeats: npt.NDArray[np.float64] | None
-    name: str
-    collection: str | None
-    path: str | None
 
     _SAVED: tuple[str, ...] = (
         "node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids",
@@ -115,8 +102,7 @@ class Graph:
     )  # fmt: skip
     _UNSAVED: tuple[str, ...] = ("schema", "about")  # further arguments of the constructor
     _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
-    _digits: Digits
-    _pack: Pack | None = None  # source of arrays that have not been read yet
+    _pack: Pack | None  # source of arrays that have not been read yet
 
     def __init__(
         self,
@@ -127,7 +113,7 @@ class Graph:
         graph_feat: npt.ArrayLike | None = None,
         config_feat: npt.ArrayLike | None = None,
         node_config_ids: npt.ArrayLike | None = None,
-        node_config_feat: npt.ArrayLike | ConfigFeatures | Digits | None = None,
+        node_config_feat: npt.ArrayLike | ConfigFeatures | _core.Digits | None = None,
         runtime: npt.ArrayLike | None = None,
         valid: npt.ArrayLike | None = None,
         repeats: npt.ArrayLike | None = None,
@@ -144,17 +130,17 @@ class Graph:
                 found = f"{schema!r:.60}"
                 raise arrays.fail("schema", "a tpugraphs.Schema", found, "leave it out to infer one")
             names = {group: () for group in GROUPS} | self._names(schema, node=node_feat, config=config_feat)
-            if node_feat is None:
-                codes: Any = [0] if node_opcode is None else node_opcode
-                node_feat = np.zeros((len(arrays.shaped("node_opcode", codes, ("N",))), 0))
-            edges: Any = [] if edge_index is None else edge_index
-            self._init_nodes(node_feat, "F", node_opcode, edges, names["node"])
-            self._init_features("graph_feat", graph_feat, ("G",), names["graph"])
-            self._init_configs(config_feat, names["config"], node_config_ids, node_config_feat, schema)
+            values = None
+            if schema is not None and not schema.inferred:
+                values = tuple(digit.values for digit in schema.digits)
+            given = {
+                "node_feat": node_feat, "node_opcode": node_opcode, "edge_index": edge_index,
+                "graph_feat": graph_feat, "config_feat": config_feat, "node_config_ids": node_config_ids,
+                "node_config_feat": node_config_feat, "runtime": runtime, "valid": valid, "repeats": repeats,
+            }  # fmt: skip
+            columns = {f"{group}_feat": columns for group, columns in names.items()}
+            self._take(given, columns, values)
             self._set(schema=self._own_schema(schema, names))
-            if config_feat is None and node_config_feat is None and runtime is not None and np.size(runtime):
-                raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
-            self._init_runtimes(runtime, valid, repeats)
             self.schema.check_values(self.name, self._features())
         except DataError as error:
             raise arrays.with_graph(error, self.name) from None
@@ -175,59 +161,6 @@ class Graph:
     def _features(self) -> dict[str, npt.NDArray[np.float32] | None]:
         """Return the features by group of the schema."""
         return {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
-
-    def _init_features(
-        self, field: str, value: Any, shape: tuple[int | str, ...], columns: Sequence[str] = ()
-    ) -> None:
-        array = None if value is None else arrays.floats(field, arrays.shaped(field, value, shape), columns)
-        self._set(**{field: None if array is None else arrays.frozen(array, value)})
-
-    def _init_configs(
-        self, feat: Any, columns: Sequence[str], ids: Any, digits: Any, schema: Schema | None
-    ) -> None:
-        """Check and set configs: features of the whole config, digits per node, or both."""
-        both = {"node_config_feat": digits, "node_config_ids": ids}
-        given = [field for field, value in both.items() if value is not None]
-        self._init_features("config_feat", feat, ("C", "T"), columns)
-        self._init_config_nodes(ids)
-        if len(given) == 1:
-            missing = next(field for field in both if field not in given)
-            raise arrays.fail(missing, "node_config_ids and node_config_feat together", "one of them")
-        count = 0 if self.config_feat is None else len(self.config_feat)
-        own = Digits((count, 0, 0), np.zeros((count, 0, 0), np.int8), values=())
-        if digits is not None:
-            own = self._own_digits(digits, schema)
-        if self.config_feat is not None and own.shape[0] != count:
-            expected = f"{counted(own.shape[0], 'config')}, as node_config_feat has"
-            raise arrays.fail("config_feat", expected, str(count))
-        self._set(_digits=own)
-
-    def _own_digits(self, given: Any, schema: Schema | None) -> Digits:
-        """Return digits (C, K, D) as int8, in the range that the schema allows, or else the format."""
-        field, nodes = "node_config_feat", len(self.node_config_ids)
-        if isinstance(given, ConfigFeatures):
-            given = given._digits
-        stored = isinstance(given, Digits)
-        shape = given.shape if stored else arrays.shaped(field, given, ("C", "K", "D")).shape
-        if shape[1] != nodes or not 1 <= shape[2] <= MOST_DIGITS:
-            expected = (
-                f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids"
-            )
-            raise arrays.fail(field, expected, f"shape {tuple(shape)}")
-        said = None if schema is None or schema.inferred else tuple(digit.values for digit in schema.digits)
-        if stored and given.values is not None and said in (None, given.values):
-            own: Digits = given
-            return own
-        if said is not None and len(said) != shape[2]:
-            raise arrays.fail(
-                field, f"{counted(len(said), 'digit')} per node, as in the schema", f"{shape[2]}"
-            )
-        values = said or (MOST_DIGIT_VALUES,) * shape[2]
-        packed = as_digits(field, given.get() if stored else given, values)
-        if said is None:
-            values = tuple(digit.values for digit in Schema.infer(node_config_feat=packed).digits)
-        packed.flags.writeable = False
-        return Digits(packed.shape, packed.view(), values=values)
 
     def _own_schema(self, schema: Schema | None, names: Mapping[str, Sequence[str]]) -> Schema:
         """Return the given schema if the arrays fit it, or infer one with these column names."""
@@ -255,94 +188,9 @@ class Graph:
             expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
             raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)
         if schema.opcodes is not None and self.node_opcode is not None:
-            arrays.in_range("node_opcode", self.node_opcode, 0, schema.opcodes - 1, "opcodes")
+            expected = f"opcodes in 0..{schema.opcodes - 1}"
+            arrays.refuse("node_opcode", self.node_opcode >= schema.opcodes, self.node_opcode, expected)
         return schema
-
-    def _init_runtimes(self, runtime: Any, valid: Any, repeats: Any) -> None:
-        count = self._digits.shape[0]
-        good = np.ones(count, np.bool_)
-        if valid is not None:
-            good = arrays.shaped("valid", valid, (count,))
-            if good.dtype.kind != "b":
-                raise arrays.fail("valid", "True or False for every config", f"dtype {good.dtype}")
-            _some_ran(good)
-        times = np.zeros(count, np.int64) if runtime is None else arrays.times("runtime", runtime, good)
-        several = None
-        if repeats is not None:
-            several = arrays.shaped("repeats", repeats, (count, "R")).astype(np.float64)
-            several[~good] = np.nan
-            bad = ~((several > 0) & np.isfinite(several) | np.isnan(several))
-            arrays.refuse("repeats", bad, several, "times > 0, or NaN where there is none")
-        self._set(
-            runtime=arrays.frozen(times, runtime),
-            valid=None if valid is None else arrays.frozen(good, valid),
-            repeats=None if several is None else arrays.frozen(several, repeats),
-        )
-
-    if not TYPE_CHECKING:  # else type checkers would accept any name
-
-        def __getattr__(self, name: str) -> Any:
-            """Read the arrays of the pack on first use."""
-            pack = self.__dict__.get("_pack")
-            fields = {} if pack is None or name.startswith("_") else pack.fields()
-            if name not in fields:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            for field, value in fields.items():
-                self.__dict__.setdefault(field, value)
-            return self.__dict__[name]
-
-    def _set(self, **fields: Any) -> None:
-        self.__dict__.update(fields)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"graphs are read-only: use g.replace({name}=...)")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("graphs are read-only")
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._pack is None:
-            return self.__dict__
-        fields = {**self._pack.fields(), **self.__dict__}
-        return {name: value for name, value in fields.items() if name != "_pack"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for value in state.values():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-        self.__dict__.update(state)
-
-    def _init_nodes(
-        self, node_feat: Any, width: int | str, node_opcode: Any, edge_index: Any, columns: Sequence[str] = ()
-    ) -> None:
-        self._init_features("node_feat", node_feat, ("N", width), columns)
-        nodes = self.num_nodes
-        if nodes < 1:
-            raise arrays.fail("node_feat", "at least one node", "none")
-        opcode = None
-        if node_opcode is not None:
-            opcode = arrays.integers("node_opcode", arrays.shaped("node_opcode", node_opcode, (nodes,)))
-            arrays.in_range("node_opcode", opcode, 0, 255, "opcodes")
-        ends = arrays.numbers("edge_index", edge_index)
-        if ends.shape == (0,):  # no edges, written from an empty list
-            ends = ends.reshape(0, 2)
-        edges = arrays.integers("edge_index", arrays.shaped("edge_index", ends, ("E", 2)))
-        arrays.in_range("edge_index", edges, 0, nodes - 1, "node numbers")
-        self._set(
-            node_opcode=None if opcode is None else arrays.frozen(opcode.astype(np.uint8), None),
-            edge_index=arrays.frozen(edges, edge_index),
-        )
-
-    def _init_config_nodes(self, node_config_ids: Any) -> None:
-        field = "node_config_ids"
-        given: Any = np.zeros(0, np.int64) if node_config_ids is None else node_config_ids
-        ids = arrays.integers(field, arrays.shaped(field, given, ("K",)))
-        arrays.in_range(field, ids, 0, self.num_nodes - 1, "node numbers")
-        ordered = np.sort(ids)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if twice.size:
-            raise arrays.fail(field, "each node once", f"node {int(twice[0])} twice")
-        self._set(node_config_ids=arrays.frozen(ids, node_config_ids))
 
     @property
     def config_runtime(self) -> Times:
@@ -356,6 +204,11 @@ class Graph:
             return self.runtime
         with np.errstate(divide="ignore"):
             return np.where(self.runtime > 0, 1 / self.runtime, self.runtime)
+
+    @property
+    def relative_runtime(self) -> npt.NDArray[np.float64]:
+        """Runtimes (C,) that are compared within the graph: of measured tile graphs, over the normalizers."""
+        return self.runtime.astype(np.float64)
 
     @property
     def num_nodes(self) -> int:
@@ -445,12 +298,6 @@ class Graph:
             )
         return type(self)(**{**self.fields(), **fields})
 
-    def _with(self, **fields: Any) -> Self:
-        """Make a copy with fields that are already checked."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, **fields)
-        return other
-
     def row_numbers(self, configs: Rows | None = None, name: str = "configs") -> npt.NDArray[np.int64]:
         """Turn a selection of configs into row numbers.
 
@@ -512,15 +359,10 @@ class Graph:
         DataError
             Rows that the graph does not have.
         """
-        rows = self._rows(rows)
-        chosen: dict[str, Any] = {"_digits": self._digits.select(rows)}
-        for field in self._PER_CONFIG:
-            array = getattr(self, field)
-            if array is not None:
-                array = np.ascontiguousarray(array[rows])
-                array.flags.writeable = False
-            chosen[field] = array
-        return self._with(**chosen)
+        index = self.row_numbers(rows, "rows")
+        own = ((field, getattr(self, field)) for field in self._PER_CONFIG)
+        chosen = {field: array[index] for field, array in own if array is not None}
+        return self._with(_digits=self._digits.select(index), **chosen)
 
     def digits_of(self, rows: Rows) -> npt.NDArray[np.int8]:
         """Return the digits of some configs; from a pack only these are read.
@@ -557,6 +399,7 @@ class Graph:
         """
         if self._pack is not None:
             self._pack.check()
+            self._pack.read()
         self._digits.validate()
         return self
 
@@ -587,8 +430,9 @@ class Graph:
         OSError
             The file cannot be written.
         """
-        if self.valid is not None:
-            _some_ran(self.valid)  # a file without any cannot be opened
+        if self.valid is not None and len(self.valid) and not self.valid.any():  # could not be opened again
+            found = f"none of {len(self.valid)}"
+            raise arrays.fail("valid", "at least one config that ran", found, "leave this problem out")
         file = absolute(path)
         write = formats.of(file, formats.WRITERS) or write_npz
         write(file, self)
@@ -610,31 +454,6 @@ class Graph:
             return first, inverse
         both = np.stack([inverse, self._digits.distinct()[1]], 1)
         return _core.dedup_rows(both.view(np.float32))  # compares bytes
-
-    def merged(self, keep: str) -> Self:
-        """Make a graph of the different configs; see :func:`tpugraphs.dedup`.
-
-        Parameters
-        ----------
-        keep : {"first", "min", "mean"}
-            Which runtime equal configs get.
-
-        Returns
-        -------
-        graph
-            With U distinct configs.
-        """
-        first, inverse = self.distinct_configs()
-        good = np.ones(self.num_configs, np.bool_) if self.valid is None else self.valid
-        if keep != "mean":
-            by = (self.runtime,) if keep == "min" else ()
-            order = np.lexsort((*by, ~good, inverse))  # stable: the first of equal ones stays first
-            return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
-        count = np.bincount(inverse[good], minlength=len(first))
-        total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
-        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-        valid = None if self.valid is None else arrays.frozen(count > 0, None)
-        return self.select(first)._with(runtime=arrays.frozen(mean, None), valid=valid, repeats=None)
 
     def describe(self) -> dict[str, Any]:
         """Describe the content of the graph, after :meth:`validate`.
@@ -659,7 +478,7 @@ class Graph:
         str
             A ``digraph``.
         """
-        return drawing.to_dot(self)
+        return description.to_dot(self)
 
     def to_networkx(self) -> networkx.DiGraph[int]:
         """Make a ``networkx.DiGraph`` with edges from an operand to its user.
@@ -677,7 +496,7 @@ class Graph:
         ImportError
             networkx is not installed.
         """
-        return drawing.to_networkx(self)
+        return description.to_networkx(self)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{key}={n}" for key, n in description.counts(self).items() if isinstance(n, int))
@@ -685,13 +504,6 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return description.html_table(self)
-
-
-def _some_ran(valid: npt.NDArray[np.bool_]) -> None:
-    """Refuse configs that all failed."""
-    if len(valid) and not valid.any():
-        found = f"none of {len(valid)}"
-        raise arrays.fail("valid", "at least one config that ran", found, "leave this problem out")
 
 
 TEXTS = ("name", "collection", "path")

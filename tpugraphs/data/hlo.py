@@ -22,7 +22,6 @@ from tpugraphs.data import formats
 from tpugraphs.data.arrays import naming, with_graph
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, file_stem
 from tpugraphs.data.columns import Column
-from tpugraphs.data.digits import Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, spelled
 from tpugraphs.errors import DataError
@@ -75,10 +74,8 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
         When all runs of a program are left out, as by the extractor: if no run without error is marked as the
         default, if only one run has tile sizes, or if one of the runs with tile sizes has none.
     """
-    _check_padding(padding)
     with naming(path):
-        message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
-        return _graphs(message, programs, file_stem(path), path, 4)
+        return _graphs(path, file_stem(path), path, padding, extra, max_bytes, stacklevel=4)
 
 
 def read_bytes(
@@ -113,12 +110,10 @@ def read_bytes(
     -----
     ``jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto()`` gives such bytes.
     """
-    _check_padding(padding)
     try:
-        message, programs = _core.hlo_read(memoryview(data), padding, extra, True, max_bytes)
+        return _graphs(memoryview(data), name, None, padding, extra, max_bytes, stacklevel=3)
     except DataError as error:
         raise with_graph(error, name) from None
-    return _graphs(message, programs, name, None, 3)
 
 
 def node_names(source: str | os.PathLike[str] | Bytes) -> Any:
@@ -178,14 +173,12 @@ def fusions(data: Bytes, name: str = "graph", max_bytes: int = DEFAULT_MAX_BYTES
     return [_graph(None, f"{name}.{program['name']}", program) for program in programs]
 
 
-def _check_padding(padding: Any) -> None:
-    check_choice("padding", padding, (0, -1))
-
-
 def _graphs(
-    message: str, programs: list[dict[str, Any]], name: str, path: str | None, stacklevel: int
+    source: Any, name: str, path: str | None, padding: int, extra: bool, max_bytes: int, stacklevel: int
 ) -> Any:
     """Make the graphs that `read` returns."""
+    check_choice("padding", padding, (0, -1))
+    message, programs = _core.hlo_read(source, padding, extra, True, max_bytes)
     names = [name]
     if message == "TuningData":
         kernels = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]
@@ -206,22 +199,21 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
         if isinstance(array, np.ndarray):
             array.flags.writeable = False  # so the graph need not copy it
     tile = "config_feat" in program
-    origin: dict[str, Any] = {"name": name, "collection": collection_of(path or ""), "path": path}
     given = {field: program[field] for field in (_TILE if tile else _LAYOUT)}
+    given |= {"name": name, "collection": collection_of(path or ""), "path": path}
     if "extra" in program:
-        node_feat = np.concatenate([program["node_feat"], program["extra"]], 1)
+        given["node_feat"] = np.concatenate([program["node_feat"], program["extra"]], 1)
         schema = _EXTRA_TILE if tile else EXTRA_LAYOUT
-        return Graph(**given, **origin, node_feat=node_feat, runtime=program["config_runtime"], schema=schema)
-    given |= {field: program[field] for field in ("node_feat", "config_runtime", "node_splits")}
+        return Graph(**given, runtime=program["config_runtime"], schema=schema)
+    given |= {field: program[field] for field in ("config_runtime", "node_splits")}
     if tile:
-        normalizers = program["config_runtime_normalizers"]
-        return TileGraph(**given, **origin, config_runtime_normalizers=normalizers)
+        return TileGraph(**given, config_runtime_normalizers=program["config_runtime_normalizers"])
     digits = given.pop("node_config_feat")  # checked by the core
-    return LayoutGraph(**given, **origin, node_config_feat=Digits(digits.shape, digits))
+    return LayoutGraph(**given, node_config_feat=_core.Digits(digits.shape, digits))
 
 
-_TILE = ("node_opcode", "edge_index", "config_feat")
-_LAYOUT = ("node_opcode", "edge_index", "node_config_ids", "node_config_feat")
+_TILE = ("node_feat", "node_opcode", "edge_index", "config_feat")
+_LAYOUT = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat")
 # Names of the third place, in alphabetical order, then those of operands.
 _EXTRA = """
     collapsed_slice_dims_[3] gather_slice_sizes_[5] has_dynamic_com index_vector_dim indices_are_sorted

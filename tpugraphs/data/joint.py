@@ -6,7 +6,6 @@ import numpy as np
 
 from tpugraphs.data.extra import any_fields
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.measured import relative_runtimes
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, Column, Schema
 from tpugraphs.errors import ConfigError
@@ -56,7 +55,7 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     """
     if not isinstance(graph, (LayoutGraph, TileGraph)):
         raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")
-    fields = any_fields(graph) | {"runtime": relative_runtimes(graph)}
+    fields = any_fields(graph) | {"runtime": graph.relative_runtime}
     configs = np.zeros((graph.num_configs, len(JOINT.config)), np.float32)
     if isinstance(graph, TileGraph):
         configs[:, :-1], configs[:, -1] = graph.config_feat, 1

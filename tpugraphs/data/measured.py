@@ -1,4 +1,4 @@
-"""Runtimes of a graph: whether they are measurements, and how to compare them within a graph."""
+"""Whether the runtimes of a graph are measurements."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.published import TileGraph
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import plural
 
-__all__ = ["relative_runtimes", "require_measured"]
-
-
-def relative_runtimes(graph: Graph) -> NDArray[np.float64]:
-    """Return the runtimes (C,) of a graph, divided by the normalizers for a measured tile graph."""
-    runtimes = graph.runtime.astype(np.float64)
-    if not isinstance(graph, TileGraph) or not graph.has_runtimes:  # normalizers of others may be 0
-        return runtimes
-    return runtimes / graph.config_runtime_normalizers
+__all__ = ["require_measured"]
 
 
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:

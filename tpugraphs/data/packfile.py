@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data import formats
 from tpugraphs.data.arrays import fail, naming, refuse, with_file
-from tpugraphs.data.digits import CodedDigits, Digits
 from tpugraphs.data.published import KINDS, Graph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
@@ -80,9 +79,8 @@ class Pack:
                 self.schema, self.about = read_schema(self.arrays["schema"])
             else:
                 self.schema = KINDS[self.kind].schema
-        self._fields: dict[str, Any] | None = None
 
-    def digits(self) -> Digits:
+    def digits(self) -> _core.Digits:
         """Return the configs by node; they stay in the file.
 
         Raises
@@ -91,8 +89,11 @@ class Pack:
             The file is damaged.
         """
         arrays = self.arrays
+        where = {"path": self.path, "handle": self.handle}
         if self.kind != "graph":
-            return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+            codes = arrays["node_config_feat"]
+            shape = (codes.shape[0], codes.shape[1], _core.SCHEMA["digits"])
+            return _core.Digits(shape, codes=codes, table=arrays["config_table"], **where)
         values = tuple(digit.values for digit in self.schema.digits)
         none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
         array: NDArray[np.int8] = arrays.get("node_config_feat", none)
@@ -100,30 +101,25 @@ class Pack:
             expected = f"{counted(len(values), 'digit')} per node, as in the schema"
             raise fail("node_config_feat", expected, f"{array.shape[2]}", "make the pack again")
         shape = (array.shape[0], array.shape[1], array.shape[2])
-        return Digits(shape, array, self.path, handle=self.handle, values=values)
+        return _core.Digits(shape, array, values=values, **where)
 
-    def fields(self) -> dict[str, Any]:
-        """Return the arrays of the graph except the configs; checksums and contents are checked once."""
-        if self._fields is None:
-            given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
-            with naming(self.path):
-                _core.pack_check(self.handle, False)
-                if self.kind == "graph":
-                    given.update(schema=self.schema, about=self.about)
-                if "node_config_feat" in given:
-                    given["node_config_feat"] = self.digits()
-                if "valid" in given:  # bytes 0 and 1
-                    refuse("valid", given["valid"] > 1, given["valid"], "0 or 1", "make the pack again")
-                    given["valid"] = given["valid"].view(np.bool_)
-                graph = KINDS[self.kind](**given)
-            own = ("_digits", "name", "collection", "path")
-            self._fields = {name: value for name, value in graph.__dict__.items() if name not in own}
-        return self._fields
+    def read(self) -> Graph:
+        """Return the graph with its arrays, compared with their checksums and checked; the digits are not."""
+        given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
+        with naming(self.path):
+            _core.pack_check(self.handle, False)
+            if self.kind == "graph":
+                given.update(schema=self.schema, about=self.about)
+            if "node_config_feat" in given:
+                given["node_config_feat"] = self.digits()
+            if "valid" in given:  # bytes 0 and 1
+                refuse("valid", given["valid"] > 1, given["valid"], "0 or 1", "make the pack again")
+                given["valid"] = given["valid"].view(np.bool_)
+            return KINDS[self.kind](**given)
 
     def check(self) -> None:
         """Check every byte; DataError naming the file."""
         _core.pack_check(self.handle, True)
-        self.fields()
 
     def release(self) -> None:
         """Free the memory of pages that were read; they are read again when needed."""
@@ -160,7 +156,7 @@ def open_pack(path: str, limit: int) -> Graph:
         expected = f"the pack of {os.path.basename(source)} next to it"
         todo = "run tpugraphs pack again, or delete one of the two"
         raise with_file(fail("file", expected, "one of another version of that file", todo), path)
-    graph = object.__new__(KINDS[pack.kind])
+    graph = KINDS[pack.kind].__new__(KINDS[pack.kind])
     graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
     if pack.kind != "tile":
         with naming(path):

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
+from tpugraphs.data import packfile
 from tpugraphs.data.arrays import naming, with_file
-from tpugraphs.data.collections import file_stem, load_all, sources_of
-from tpugraphs.data.packfile import (
-    SUFFIX,
-    Pack,
-    is_pack,
-    made_from,
-    open_pack,
-    origin_of,
-    write,
-    write_pack,
-)
+from tpugraphs.data.collections import files_below, load_all, sources_of
+from tpugraphs.data.packfile import SUFFIX, Pack, is_pack, open_pack, write
 from tpugraphs.errors import DataError
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import absolute, locked, no_memory
@@ -36,7 +28,6 @@ __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every later file would fail, too
 _SPARE = 16 << 20  # bytes of the disk to leave free
-_UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 
 
 @dataclass
@@ -77,6 +68,15 @@ class PackReport:
         text = str(no_memory(file, error) if isinstance(error, MemoryError) else error)
         self.failed.append({"file": file, "error": text, **parts})
 
+    def _add(self, job: _Job, verified: bool) -> None:
+        """Count a pack that is up to date, made now, or only verified."""
+        self.verified += verified
+        self.skipped += job.fresh and job.source is not None
+        if not job.fresh:
+            self.packed += 1
+            self.bytes_in += job.size
+            self.bytes_out += os.path.getsize(job.target)
+
 
 @dataclass
 class _Job:
@@ -91,10 +91,43 @@ class _Job:
     done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))  # digits; 1: stop
     digits: int = 1  # all of them, once known
 
-    @property
-    def dealt_with(self) -> int:
-        """Bytes of the source."""
-        return int(self.size * min(1.0, int(self.done[0]) / self.digits))
+    def run(self, verify: bool) -> None:
+        """Make the pack unless it is fresh, and with `verify` undamaged."""
+        if self.done[1]:
+            raise KeyboardInterrupt
+        if self.fresh and verify:
+            try:
+                _verify(self.target)
+            except (DataError, OSError):
+                if self.source is None:
+                    raise
+                self.fresh = False
+        if self.source is not None and not self.fresh:
+            self._pack(self.source)
+            if verify:
+                _verify(self.target)
+        self.done[0] = self.digits
+
+    def _pack(self, source: str) -> None:
+        origin, _ = packfile.origin_of(source)
+        graph = load_all(source)[self.place]
+        self.digits = max(1, graph.node_config_feat.size)
+        try:
+            packfile.write_pack(self.target, graph, origin, self.done)
+        except DataError as error:
+            raise with_file(error, source) from None
+        now = os.stat(source)
+        if (now.st_size, now.st_mtime_ns) != origin[:2]:
+            os.unlink(self.target)
+            raise DataError("file: changed while it was packed; run tpugraphs pack again", file=source)
+
+
+def _verify(path: str) -> None:
+    pack = Pack(path)
+    try:
+        pack.check()
+    finally:
+        pack.release()
 
 
 def pack_tree(
@@ -139,24 +172,22 @@ def pack_tree(
     """
     began, report = time.monotonic(), PackReport()
     root = absolute(folder)
+    os.stat(root)  # raises if it is missing, before any work
     threads = _core.get_num_threads() if jobs is None else check_whole("jobs", jobs, 1)
-    sources, packs = _files_below(root)
-    base = os.path.dirname(root) if os.path.isfile(root) else root
+    base = root if os.path.isdir(root) else os.path.dirname(root)
     to = base if out is None else absolute(out)
-    targets = {target: graph for path in sources for target, graph in _targets(path, base, to)}
+    targets = _targets(_below(root, ("pb", "npz")), base, to)
     os.makedirs(to, exist_ok=True)
     with locked(to, "another packing run"):
-        if out is not None:
-            packs = _files_below(to)[1]
         for place in {os.path.dirname(path) for path in targets}:
             os.makedirs(place, exist_ok=True)
-            for name in os.listdir(place):
-                if _UNFINISHED.fullmatch(name):  # left behind by a killed run; the lock is held
-                    os.unlink(os.path.join(place, name))
-        alone = [_Job(path, size=os.path.getsize(path)) for path in packs if verify and path not in targets]
+            for left in Path(place).glob(f".*{SUFFIX}.????????????.tmp"):  # by a killed run; the lock is held
+                left.unlink()
+        packs = _below(root if out is None else to, ("tgpack",)) if verify else []
+        alone = [_Job(path, size=os.path.getsize(path)) for path in packs if path not in targets]
         if not targets and not alone:
-            text = "no .npz files below this folder, and no .pb files; give the one that holds them"
-            raise DataError(text, expected=".npz files", found="none")
+            found = "no .npz files below this folder, and no .pb files"
+            raise DataError.of("folder", "graphs", found, "give the one that holds them", file=root)
         todo = [*_todo(targets, report), *alone]
         _check_space(to, sum(job.need for job in todo))
         _run(threads, todo, verify, report, verbose)
@@ -164,28 +195,21 @@ def pack_tree(
     return report
 
 
-def _files_below(root: str) -> tuple[list[str], list[str]]:
-    """Return all .npz files and all packs, in order."""
-    if not os.path.isdir(root):
-        if not os.path.exists(root):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), root)
-        return ([], [root]) if is_pack(root) else ([root], [])
-    found = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
-    found = sorted(path for path in found if not os.path.basename(path).startswith("."))
-    arrays = {p.removesuffix(".npz") for p in found if p.endswith(".npz")}  # an .npz is packed, not its .pb
-    sources = [p for p in found if p.endswith(".npz") or (p.endswith(".pb") and _stem(p) not in arrays)]
-    return sources, [p for p in found if p.endswith(SUFFIX)]
+def _below(path: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files of graphs in and below a folder, or this one file if it is of that sort."""
+    if os.path.isdir(path):
+        return files_below(path, suffixes)
+    return [path] if is_pack(path) == ("tgpack" in suffixes) else []
 
 
-def _stem(path: str) -> str:
-    return os.path.join(os.path.dirname(path), file_stem(path))
-
-
-def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
-    """Return the packs of the graphs in a file, each with the file and the graph's place there."""
-    folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
-    names = [source.name for source in sources_of(path)]
-    return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
+def _targets(sources: list[str], base: str, to: str) -> dict[str, tuple[str, int]]:
+    """Return the packs of the graphs in these files, each with the file and the graph's place there."""
+    targets = {}
+    for path in sources:
+        folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
+        for place, source in enumerate(sources_of(path)):
+            targets[os.path.join(folder, source.name + SUFFIX)] = (path, place)
+    return targets
 
 
 def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]:
@@ -196,7 +220,8 @@ def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]
             with naming(source):
                 size = 0 if place else os.path.getsize(source)  # a file of several kernels counts once
                 fresh = _up_to_date(target, source)
-                todo.append(_Job(target, source, place, fresh, size, 0 if fresh else origin_of(source)[1]))
+                need = 0 if fresh else packfile.origin_of(source)[1]
+                todo.append(_Job(target, source, place, fresh, size, need))
         except (DataError, OSError) as error:
             report.fail(source, error)
     return sorted(todo, key=lambda job: -job.need)
@@ -204,7 +229,7 @@ def _todo(targets: dict[str, tuple[str, int]], report: PackReport) -> list[_Job]
 
 def _up_to_date(target: str, source: str) -> bool:
     try:
-        return os.path.exists(target) and made_from(Pack(target).origin, source)
+        return os.path.exists(target) and packfile.made_from(Pack(target).origin, source)
     except DataError:
         return False  # damaged or of another version: made again
 
@@ -220,47 +245,6 @@ def _check_space(folder: str, need: int) -> None:
         )
 
 
-def _bring_up(job: _Job, verify: bool) -> None:
-    """Make a pack unless it is fresh, and with `verify` undamaged."""
-    if job.done[1]:
-        raise KeyboardInterrupt
-    if job.fresh and verify:
-        try:
-            _verify(job.target)
-        except (DataError, OSError):
-            if job.source is None:
-                raise
-            job.fresh = False
-    if not job.fresh:
-        _pack(job)
-        if verify:
-            _verify(job.target)
-    job.done[0] = job.digits
-
-
-def _verify(path: str) -> None:
-    pack = Pack(path)
-    try:
-        pack.check()
-    finally:
-        pack.release()
-
-
-def _pack(job: _Job) -> None:
-    assert job.source is not None
-    origin, _ = origin_of(job.source)
-    graph = load_all(job.source)[job.place]
-    job.digits = max(1, graph.node_config_feat.size)
-    try:
-        write_pack(job.target, graph, origin, job.done)
-    except DataError as error:
-        raise with_file(error, job.source) from None
-    now = os.stat(job.source)
-    if (now.st_size, now.st_mtime_ns) != origin[:2]:
-        os.unlink(job.target)
-        raise DataError("file: changed while it was packed; run tpugraphs pack again", file=job.source)
-
-
 def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbose: bool | None) -> None:
     """Run the jobs in threads, in the core without the GIL. Errors are recorded; a full disk ends the work.
 
@@ -272,30 +256,22 @@ def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbo
         for job in todo:
             job.done[1] = 1
 
-    def note(job: _Job, error: BaseException | None) -> None:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            full.append(error)
-            stop()
-        elif error is not None:
-            if not isinstance(error, KeyboardInterrupt):
-                report.fail(job.source or job.target, error)
-        else:
-            report.verified += verify
-            report.skipped += job.fresh and job.source is not None
-            if not job.fresh:
-                report.packed += 1
-                report.bytes_in += job.size
-                report.bytes_out += os.path.getsize(job.target)
-
     size, executor = sum(job.size for job in todo), ThreadPoolExecutor(threads, "pack")
     with Progress(size, "packing", "B", verbose) as bar:
         try:
-            waiting = {executor.submit(_bring_up, job, verify): job for job in todo}
+            waiting = {executor.submit(job.run, verify): job for job in todo}
             while waiting:
                 done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-                bar.move(sum(job.dealt_with for job in todo), size)
+                bar.move(sum(int(job.size * min(1.0, job.done[0] / job.digits)) for job in todo), size)
                 for future in done:
-                    note(waiting.pop(future), future.exception())
+                    job, error = waiting.pop(future), future.exception()
+                    if error is None:
+                        report._add(job, verify)
+                    elif isinstance(error, OSError) and error.errno in _FULL:
+                        full.append(error)
+                        stop()
+                    elif not isinstance(error, KeyboardInterrupt):
+                        report.fail(job.source or job.target, error)
         except BaseException:
             stop()
             raise

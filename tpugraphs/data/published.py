@@ -9,53 +9,29 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tpugraphs import _core
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays
-from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits
+from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, TILE
 
 __all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
 
-NODE_FEATURES, TILE_FEATURES = SCHEMA["node_features"], SCHEMA["tile_features"]
-
 
 class _Published(Graph):
     """Common part of the layout and tile graphs of TpuGraphs."""
 
-    graph_feat = valid = repeats = None
+    __slots__ = ()
     about = MappingProxyType[str, Any]({})  # files of the published schema cannot hold it
     node_opcode: npt.NDArray[np.uint8]
     runtime: npt.NDArray[np.int64]
 
     def _init_published(
-        self, node_feat: Any, node_opcode: Any, edge_index: Any, node_splits: Any, name: str,
-        collection: str | None, path: str | None,
-    ) -> None:  # fmt: skip
-        self._init_nodes(node_feat, NODE_FEATURES, node_opcode, edge_index)
-        nodes = self.num_nodes
-        splits = arrays.integers("node_splits", [[0, nodes]] if node_splits is None else node_splits)
-        if splits.ndim == 2 and splits.shape[0] == 1:
-            splits = splits[0]
-        arrays.shaped("node_splits", splits, ("S",))
-        arrays.in_range("node_splits", splits, 0, nodes, "node numbers")
-        if (np.diff(splits) < 0).any():
-            raise arrays.fail("node_splits", "rising node numbers", f"{splits.tolist()[:8]}")
-        splits = arrays.frozen(splits.reshape(1, -1).copy(), None)
-        title = "graph" if name is None else str(name)
-        self._set(node_splits=splits, name=title, collection=collection, path=path)
-
-    def _times(
-        self, field: str, value: Any, count: int, least: int, measured: bool | None = None
-    ) -> npt.NDArray[np.int64]:
-        """Check nanoseconds (C,). Any pass if not `measured`; by default that is if none is above 0."""
-        value = np.full(count, least, np.int64) if value is None else value
-        times = arrays.integers(field, arrays.shaped(field, value, (count,)))
-        measured = bool((times > 0).any()) if measured is None else measured
-        expected, todo = f"nanoseconds {'> 0' if least else '>= 0'}", "drop this config or measure it again"
-        arrays.refuse(field, (times < least) & measured, times, expected, todo)
-        result: npt.NDArray[np.int64] = arrays.frozen(times, value)
-        return result
+        self, given: dict[str, Any], name: str, collection: str | None, path: str | None
+    ) -> None:
+        self._set(name="graph" if name is None else str(name), collection=collection, path=path)
+        self._take(given, {}, None)
 
     def _saved(self) -> Iterator[tuple[str, Any]]:
         """Return the arrays of a file in the published schema."""
@@ -106,9 +82,9 @@ class LayoutGraph(_Published):
         When an array is not as described, naming field and place.
     """
 
+    __slots__ = ()
     kind = "layout"
     schema = LAYOUT
-    config_feat = None
     _UNSAVED = ()
     _SAVED = (
         "node_feat", "node_opcode", "edge_index", "node_config_ids", "node_splits", "node_config_feat",
@@ -122,29 +98,19 @@ class LayoutGraph(_Published):
         node_opcode: npt.ArrayLike,
         edge_index: npt.ArrayLike,
         node_config_ids: npt.ArrayLike | None = None,
-        node_config_feat: npt.ArrayLike | ConfigFeatures | Digits | None = None,
+        node_config_feat: npt.ArrayLike | ConfigFeatures | _core.Digits | None = None,
         config_runtime: npt.ArrayLike | None = None,
         node_splits: npt.ArrayLike | None = None,
         name: str = "graph",
         collection: str | None = None,
         path: str | None = None,
     ) -> None:
-        self._init_published(node_feat, node_opcode, edge_index, node_splits, name, collection, path)
-        self._init_config_nodes(node_config_ids)
-        ids = self.node_config_ids
-        if node_config_feat is None:
-            configs = 0 if config_runtime is None else np.size(config_runtime)
-            if configs:
-                raise arrays.fail(
-                    "node_config_feat", f"shape ({configs}, {len(ids)}, {DIGITS})", "no such array"
-                )
-            node_config_feat = np.zeros((0, len(ids), DIGITS), np.int8)
-        digits = Digits.of(node_config_feat)
-        if digits.shape[1] != len(ids) or digits.shape[2] != DIGITS:
-            expected = f"shape (C, {len(ids)}, {DIGITS}), as there are {len(ids)} node_config_ids"
-            raise arrays.fail("node_config_feat", expected, f"shape {digits.shape}")
-        runtime = self._times("config_runtime", config_runtime, digits.shape[0], 0)
-        self._set(runtime=runtime, _digits=digits)
+        given = {
+            "node_feat": node_feat, "node_opcode": node_opcode, "edge_index": edge_index,
+            "node_config_ids": node_config_ids, "node_config_feat": node_config_feat,
+            "config_runtime": config_runtime, "node_splits": node_splits,
+        }  # fmt: skip
+        self._init_published(given, name, collection, path)
 
 
 class TileGraph(_Published):
@@ -160,9 +126,9 @@ class TileGraph(_Published):
         As in :class:`LayoutGraph`.
     """
 
+    __slots__ = ()
     kind = "tile"
     schema = TILE
-    node_config_ids = arrays.frozen(np.zeros(0, np.int64), None)
     _UNSAVED = ("node_splits",)
     _PER_CONFIG = (*Graph._PER_CONFIG, "config_runtime_normalizers")
     config_feat: npt.NDArray[np.float32]
@@ -186,18 +152,18 @@ class TileGraph(_Published):
         collection: str | None = None,
         path: str | None = None,
     ) -> None:
-        self._init_published(node_feat, node_opcode, edge_index, node_splits, name, collection, path)
-        self._init_features("config_feat", config_feat, ("C", TILE_FEATURES))
-        self._set(runtime=self._times("config_runtime", config_runtime, len(self.config_feat), 0))
-        given = config_runtime_normalizers
-        normalizers = self._times("config_runtime_normalizers", given, self.num_configs, 1, self.has_runtimes)
-        self._set(config_runtime_normalizers=normalizers)
+        given = {
+            "node_feat": node_feat, "node_opcode": node_opcode, "edge_index": edge_index,
+            "config_feat": config_feat, "config_runtime": config_runtime,
+            "config_runtime_normalizers": config_runtime_normalizers, "node_splits": node_splits,
+        }  # fmt: skip
+        self._init_published(given, name, collection, path)
 
     @property
-    def _digits(self) -> Digits:  # type: ignore[override]
-        """None per node: configs are features."""
-        shape = (self.num_configs, 0, 0)
-        return Digits(shape, np.zeros(shape, np.int8), values=())
+    def relative_runtime(self) -> npt.NDArray[np.float64]:
+        """Runtimes (C,) over the normalizers, which may be 0 if nothing was measured."""
+        runtimes = super().relative_runtime
+        return runtimes / self.config_runtime_normalizers if self.has_runtimes else runtimes
 
 
 #: Kind -> class, as packs and PyTorch Geometric name it.

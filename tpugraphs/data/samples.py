@@ -1,58 +1,150 @@
-"""Measured graphs published by others: :func:`sample` reads them from a data folder, or downloads them."""
+"""Public files that the package reads but does not ship, and the measured graphs in them: :func:`sample`.
+
+Files come from a data folder, or are downloaded. Each is known by its SHA-256. A file with another digest is
+never read, wherever it comes from.
+"""
 
 from __future__ import annotations
 
 import base64
 import difflib
 import json
-from collections.abc import Callable
-from functools import cache, partial
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.data.collections import load, load_all
-from tpugraphs.data.origins import PublicFile, find, get
 from tpugraphs.data.published import Graph, LayoutGraph
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.files import absolute, digest_of
+from tpugraphs.system.progress import notice
+from tpugraphs.system.transfer import Retries, fetch
+from tpugraphs.system.words import counted
 
-__all__ = ["list_samples", "sample", "sample_info"]
+__all__ = ["PublicFile", "data_folder", "find", "get", "list_samples", "sample", "sample_info"]
 
-_GOOGLE = {
-    "repository": "google-research-datasets/tpu_graphs",
-    "commit": "ddd187c583cd3b0c72fb5adada905ad7b7532794",
-    "folder": "tpu_graphs/process_data/tensorflow_ops/testdata/",
-}
-_ALEXNET = PublicFile(
-    "cleaned_alexnet.npz",
-    "056a905c0b457a74e7b0196494f39d8232c232310dfd61e6987244e274096eba",
-    repository="trialan/tpu_graphs_compiling",
-    commit="69e77fb72054c9ccd1a24fe3c84f16359e15a604",
-    size=1_106_353,
-)
-# The same file after _alexnet, in the published schema.
-_ALEXNET_WHOLE = (
-    "alexnet_dev.npz", "ec8b559d0990715d5d633f4d0437655b107870bb3ea82dcb4790b99d5ba8b05e",
-)  # fmt: skip
-_UNET = PublicFile(
-    "module_tuning_data_layout.pb",
-    "cdfd4b169a2078fcc5333c11d8d9868ca5f18e59877d6b92dc5683589785e9b6",
-    size=638_070,
-    **_GOOGLE,
-)
-_TILES = PublicFile(
-    "op_tuning_data.pb",
-    "a412941b90c036aa51a73e9e3c7872624a66d972a650b1f3507651226a4d7088",
-    size=61_766,
-    **_GOOGLE,
-)
-_KERNELS = {
-    "fusion.232": 61, "fusion.191": 579, "fusion.261": 16, "fusion.209": 16, "fusion.205": 16,
-    "fusion.245": 23, "copy.24": 10, "copy.25": 11, "fusion.181": 5, "fusion.207": 3,
-    "fusion.206": 3, "fusion.250": 2, "reshape.37": 3, "reshape.39": 2, "reshape.38": 2,
-}  # fmt: skip
+GITHUB = "https://raw.githubusercontent.com"
+VARIABLE = "TPUGRAPHS_DATA"
+_STORE = "samples"  # of the data folder: where downloaded files go
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file as its authors published it.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, without folders.
+    sha256 : str
+    repository, commit, folder : str
+        Where it is on GitHub; the folder is "" or ends with a slash.
+    size : int
+        Bytes.
+    """
+
+    name: str
+    sha256: str
+    repository: str
+    commit: str
+    size: int
+    folder: str = ""
+
+    @property
+    def url(self) -> str:
+        """Address of this version of the file."""
+        return self.at(GITHUB)
+
+    def at(self, base: str) -> str:
+        """Return its address with `base` in place of `GITHUB`."""
+        return f"{base}/{quote(f'{self.repository}/{self.commit}/{self.folder}{self.name}')}"
+
+    @property
+    def source(self) -> str:
+        """Repository, commit and name, as text."""
+        return f"{self.repository}, commit {self.commit[:7]}, {self.name}"
+
+
+def data_folder() -> Path:
+    """Return the folder in ``TPUGRAPHS_DATA``, or ``~/data/tpugraphs``."""
+    return Path(absolute(os.environ.get(VARIABLE) or "~/data/tpugraphs"))
+
+
+def find(name: str, sha256: str) -> Path | None:
+    """Find a file in the data folder or one of the folders in it; None unless it has this digest."""
+    return next((path for path in _files_named(name) if digest_of(path) == sha256), None)
+
+
+def _files_named(name: str) -> Iterator[Path]:
+    """Yield files of this name, first those in the folder of downloads."""
+    folder = data_folder()
+    others = (path for path in sorted(folder.glob(f"*/{name}")) if path.parent.name != _STORE)
+    for path in (folder / _STORE / name, folder / name, *others):
+        if path.is_file():
+            yield path
+
+
+def get(file: PublicFile, download: bool = True) -> Path:
+    """Return the path of a public file; if it is missing, download it into the data folder, with a notice.
+
+    Parameters
+    ----------
+    file : PublicFile
+    download : bool
+        False: raise an error if it is missing.
+
+    Raises
+    ------
+    DataError
+        It is missing and not downloaded; the message names the address, the folder in which to put it by hand
+        and the environment variable.
+    """
+    found = find(file.name, file.sha256)
+    if found is None and not download:
+        raise _missing(file, "is not to be downloaded")
+    return found or _download(file)
+
+
+def _download(file: PublicFile) -> Path:
+    store = data_folder() / _STORE
+    notice(f"tpugraphs: downloading {file.url} ({counted(file.size, 'byte')}) to {store}")
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        # In a separate folder, so that several processes may do this at a time.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as folder:
+            part = Path(folder, file.name)
+            fetch(file.url, part, Retries(2, timeout=20))
+            digest = digest_of(part)
+            if digest == file.sha256:
+                os.replace(part, store / file.name)
+                return store / file.name
+    except DataError as error:
+        raise _missing(file, f"cannot be downloaded: {error.found}") from None
+    except OSError as error:
+        raise _missing(file, f"cannot be stored: {error.filename}: {error.strerror}") from None
+    raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")
+
+
+def _missing(file: PublicFile, found: str) -> DataError:
+    wrong = ", ".join(str(path) for path in _files_named(file.name))
+    other = f" ({wrong} has another SHA-256 and is not used)" if wrong else ""
+    text = (
+        f"{file.name} is not in {data_folder()}{other} and {found}; get it from this "
+        f"address by other means and put it into {data_folder() / _STORE}, or set {VARIABLE} to a folder "
+        "that has it"
+    )
+    return DataError(text, file=file.url, field="sha256", expected=file.sha256, found=found)
+
+
+# --- samples ------------------------------------------------------------------------------------------------
 
 
 class _Sample(NamedTuple):
@@ -61,7 +153,20 @@ class _Sample(NamedTuple):
     what: str
     file: PublicFile
     how: str  # the sample is made from the file
-    read: Callable[[bool], Graph]  # takes whether to download
+    place: int | None  # of the graph in the file; None: see _alexnet
+
+
+def _json(name: str) -> Any:
+    return json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+@cache
+def _samples() -> dict[str, _Sample]:
+    table = _json("samples.json")
+    files = {name: PublicFile(**entry) for name, entry in table["files"].items()}
+    return {
+        name: _Sample(**entry | {"file": files[entry["file"]]}) for name, entry in table["samples"].items()
+    }
 
 
 def _alexnet(download: bool) -> Graph:
@@ -70,11 +175,11 @@ def _alexnet(download: bool) -> Graph:
     The public file lacks 70 node columns and 8 config columns, which are constant: 0, products of empty lists
     1, digits that are not set -1. ``alexnet.json`` lists the columns and, as bits, the runs.
     """
-    whole = find(*_ALEXNET_WHOLE)
+    whole = find(**_json("samples.json")["restored"])
     if whole is not None:
         return load(whole)
-    path = get(_ALEXNET, download)
-    how = json.loads(Path(__file__).with_name("alexnet.json").read_text(encoding="utf-8"))
+    path = get(_samples()["alexnet"].file, download)
+    how = _json("alexnet.json")
     with np.load(path, allow_pickle=False) as file:
         given = {name: file[name] for name in file.files}
     features, configs = given["node_feat"], given["node_config_feat"]
@@ -88,40 +193,12 @@ def _alexnet(download: bool) -> Graph:
     return LayoutGraph(**given, path=str(path))
 
 
-def _unet(download: bool) -> Graph:
-    return load(get(_UNET, download))
-
-
-def _kernel(number: int, download: bool) -> Graph:
-    return load_all(get(_TILES, download))[number]
-
-
-@cache
-def _samples() -> dict[str, _Sample]:
-    extractor = "read as the official feature extractor does"
-    restored = "33,774 of its runs, constant columns restored"
-    runs = "layout configs measured on a TPU"
-    found = {
-        "alexnet": _Sample(
-            "layout", "AlexNet", f"AlexNet: 33,774 of the 47,712 {runs}", _ALEXNET, restored, _alexnet
-        ),
-        "unet3d_train": _Sample(
-            "layout", "main__.10904", f"Training step of a 3-D U-Net: 112 {runs}", _UNET, extractor, _unet
-        ),
-    }
-    for i, (kernel, count) in enumerate(_KERNELS.items()):
-        what = f"Kernel {kernel} with {count} tile sizes measured on a TPU"
-        how = f"kernel {i}, {extractor}"
-        found[f"tile_{i:02}"] = _Sample("tile", kernel, what, _TILES, how, partial(_kernel, i))
-    return found
-
-
 def list_samples() -> list[str]:
     """Return the names of the graphs that :func:`sample` reads."""
     return list(_samples())
 
 
-def _named(name: Any) -> _Sample:
+def _row(name: Any) -> _Sample:
     samples, hint = _samples(), "tpugraphs.list_samples() names them"
     if not isinstance(name, str):
         raise ConfigError(f"expected the name of a sample, found {name!r}; {hint}")
@@ -144,16 +221,10 @@ def sample_info(name: str) -> dict[str, Any]:
     dict
         Its kind, kernel, file, source, address and licence.
     """
-    found = _named(name)
-    return {
-        "file": found.file.name,
-        "kind": found.kind,
-        "kernel": found.kernel,
-        "what": found.what,
-        "source": f"{found.file.source}, {found.how}",
-        "url": found.file.url,
-        "licence": "Apache-2.0",
-    }
+    found = _row(name)
+    known = {"kind": found.kind, "kernel": found.kernel, "what": found.what, "licence": "Apache-2.0"}
+    source = f"{found.file.source}, {found.how}"
+    return {"file": found.file.name, **known, "source": source, "url": found.file.url}
 
 
 def sample(name: str, download: bool = True) -> Graph:
@@ -184,4 +255,7 @@ def sample(name: str, download: bool = True) -> Graph:
     DataError
         When its file is not in the data folder and is not downloaded, naming address and folder.
     """
-    return _named(name).read(download)._with(name=name)
+    found = _row(name)
+    if found.place is None:
+        return _alexnet(download)._with(name=name)
+    return load_all(get(found.file, download))[found.place]._with(name=name)

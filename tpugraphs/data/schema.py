@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, typed
+from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.texts import parsed
 from tpugraphs.system.words import counted
 
@@ -35,6 +35,7 @@ __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 DIRECTIONS = ("minimize", "maximize")
 GROUPS = ("node", "graph", "config")
+_KINDS: dict[str, type[Any]] = dict.fromkeys(GROUPS, Column) | {"digits": Digit}
 _RATE = re.compile(
     r"(?!.*(inv|recip|per_op|per_byte))([kmgtp]?(fl)?ops?(/s)?$|.*flops?(_?/?s)?$|.*(throughput|bandwidth|speed-?_?up|utili[sz]ation|efficiency)"
     r"|.*(?<![a-z])(fps|qps|iops|[kmgt]i?b(it)?/?p?s)$|.*(/|_per_|[_ ]per )(s|sec|secs|second|seconds)$)",
@@ -80,13 +81,11 @@ class Schema:
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        for group in GROUPS:
-            object.__setattr__(self, group, _columns(group, getattr(self, group), Column, _MOST_COLUMNS))
-        object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, _NUMBERS["most_digits"]))
+        for group in _KINDS:
+            object.__setattr__(self, group, _columns(group, getattr(self, group)))
         if self.opcodes is not None:
             object.__setattr__(self, "opcodes", check_whole("opcodes", self.opcodes, 1, 256))
-        if self.direction not in DIRECTIONS:
-            raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {self.direction!r}")
+        check_choice("direction", self.direction, DIRECTIONS)
         text = isinstance(self.unit, str) and 0 < len(self.unit) <= _LONGEST_UNIT and self.unit.isprintable()
         if self.unit is not None and not (text and (self.maximized or self.unit in UNITS)):
             one_of = f"one of {', '.join(UNITS)}"
@@ -151,28 +150,19 @@ class Schema:
         Schema
             With `inferred` set.
         """
-        feats = {"node": node_feat, "graph": graph_feat, "config": config_feat}
-        widths = {group: 0 if array is None else np.shape(array)[-1] for group, array in feats.items()}
-        digits: tuple[Digit, ...] = ()
+        groups: dict[str, Any] = {}
+        for group, array in zip(GROUPS, (node_feat, graph_feat, config_feat), strict=True):
+            width = 0 if array is None else np.shape(array)[-1]
+            groups[group] = map(Column, (names or {}).get(group) or _unnamed(group, width))
         if node_config_feat is not None:
-            count, _, width = np.shape(node_config_feat)
-            most = np.ones(width)
-            for row in range(0, count, 256):
+            most = np.ones(np.shape(node_config_feat)[2])
+            for row in range(0, len(node_config_feat), 256):
                 block = np.asarray(node_config_feat[row : row + 256])
                 most = np.maximum(most, block.max((0, 1), initial=1))
-            digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
+            groups["digits"] = [Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most)]
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
-        known = names or {}
-        columns: dict[str, Any] = {
-            group: tuple(map(Column, known.get(group) or _unnamed(group, n))) for group, n in widths.items()
-        }
-        return cls(
-            **columns,
-            digits=digits,
-            opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
-            unit=unit,
-            inferred=True,
-        )
+        opcodes = int(np.max(node_opcode)) + 1 if has_opcodes else None  # type: ignore[arg-type]
+        return cls(**groups, opcodes=opcodes, unit=unit, inferred=True)
 
     def difference(self, other: Schema) -> str | None:
         """Name the first difference from this schema to the other: group, position, name.
@@ -187,17 +177,16 @@ class Schema:
         str or None
             None if they are equal.
         """
-        for group in (*GROUPS, "digits"):
+        for group in _KINDS:
             mine, theirs = getattr(self, group), getattr(other, group)
-            what = "digit" if group == "digits" else f"{group} column"
+            what = f"{group} column" if group in GROUPS else "digit"
             for place, (a, b) in enumerate(zip_longest(mine, theirs)):
                 only = f"only {counted(place, what.split()[-1])}"
-                found = f"expected {only}, found {b.name!r} too" if a is None else None
-                if b is None:
-                    found = f"expected {a.name!r}, found {only}"
-                found = found or a.difference(b)
-                if found:
-                    turned = a and b and a.name != b.name and _same_names(mine, theirs)
+                if a is None:
+                    return f"{what} {place}: expected {only}, found {b.name!r} too"
+                found = f"expected {a.name!r}, found {only}" if b is None else a.difference(b)
+                if found is not None:
+                    turned = b is not None and a.name != b.name and _same_names(mine, theirs)
                     return f"{what} {place}: {found}" + (", the same ones in another order" if turned else "")
         for name in ("opcodes", "direction", "unit"):
             expected, found = getattr(self, name), getattr(other, name)
@@ -227,21 +216,14 @@ class Schema:
         DataError
             Two given schemas differ; the message names the first difference.
         """
-        given, read = (other, self) if self.inferred else (self, other)
-        if self.inferred and other.inferred and self.direction == other.direction:
-            opcodes = max((self.opcodes, other.opcodes), key=lambda n: n or 0)
-            wide = [group for group in GROUPS if len(getattr(self, group)) == len(getattr(other, group))]
-            named = {group: getattr(self if self.names(group) else other, group) for group in wide}
-            given = replace(self, **named, opcodes=opcodes, unit=self.unit or other.unit)
-            if len(self.digits) == len(other.digits):
-                pairs = zip(self.digits, other.digits, strict=True)
-                given = replace(given, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
-            if (self.opcodes is None) != (other.opcodes is None):
-                given = self
-            read = other
-        found = given.difference(given._over(read) if read.inferred else read)
-        if found is not None:
-            raise _does_not_fit(found)
+        given, read = (other, self) if self.inferred and not other.inferred else (self, other)
+        alike = self.direction == other.direction and len(self.digits) == len(other.digits)
+        if self.inferred and other.inferred and alike and (self.opcodes is None) == (other.opcodes is None):
+            same = [group for group in GROUPS if len(getattr(self, group)) == len(getattr(other, group))]
+            named = {group: getattr(other, group) for group in same if not self.names(group)}
+            wide, unit = self._over(other), self.unit or other.unit
+            given = replace(self, **named, digits=wide.digits, opcodes=wide.opcodes, unit=unit)
+        given._refuse(read)
         return given
 
     def names(self, group: str) -> tuple[str, ...]:
@@ -266,16 +248,13 @@ class Schema:
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
             if (self.names(group) and read.names(group)) or _same_names(mine, theirs):
-                pairs = zip(mine, theirs, strict=False)
-                mine = tuple(a if a.name == b.name else replace(a, name=b.name) for a, b in pairs)
+                mine = [replace(a, name=b.name) for a, b in zip(mine, theirs, strict=False)]
             groups[group] = (*mine[: len(theirs)], *theirs[len(mine) :])
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
-            groups["digits"] = tuple(
-                a if b.values <= a.values else replace(a, values=b.values) for a, b in pairs
-            )
-        if self.opcodes is not None and read.opcodes is not None and read.opcodes <= self.opcodes:
-            groups["opcodes"] = self.opcodes
+            groups["digits"] = [replace(a, values=max(a.values, b.values)) for a, b in pairs]
+        if self.opcodes is not None and read.opcodes is not None:
+            groups["opcodes"] = max(self.opcodes, read.opcodes)
         same = read.unit is None and read.direction == self.direction
         return replace(read, **groups, unit=self.unit if same else read.unit)
 
@@ -303,12 +282,20 @@ class Schema:
             return
         if not runtimes:
             other = replace(other, unit=self.unit, direction=self.direction)
-        found = self.difference(self._over(other) if other.inferred else other)
-        if found is not None:
-            raise _does_not_fit(found, f"graph {graph.name!r}: ", graph.path)
+        self._refuse(other, f"graph {graph.name!r}: ", graph.path)
         if other.inferred:
             found_in = {group: getattr(graph, f"{group}_feat", None) for group in GROUPS}
             self.check_values(graph.name, found_in)
+
+    def _refuse(self, other: Schema, where: str = "", file: str | None = None) -> None:
+        """Refuse a schema that does not fit this one; an inferred one takes on its kinds and names."""
+        found = self.difference(self._over(other) if other.inferred else other)
+        if found is not None:
+            todo = "give it the columns that were used for training"
+            raise DataError(
+                f"{where}does not fit the schema: {found}; {todo}",
+                file=file, field="schema", expected="a graph of this schema", found=found,
+            )  # fmt: skip
 
     def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
         """Refuse values that the kind of their column does not allow.
@@ -327,11 +314,10 @@ class Schema:
         """
         for group, array in arrays.items():
             if array is not None:
-                check_values(f"graph {name!r}: {group}_feat", getattr(self, group), np.atleast_2d(array))
+                where = f"graph {name!r}: {group}_feat: column"
+                check_values(where, getattr(self, group), np.atleast_2d(array))
 
-    def encode(
-        self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
-    ) -> NDArray[np.float32]:
+    def encode(self, group: str, table: Mapping[str, Any], place: Place = in_row) -> NDArray[np.float32]:
         """Turn named columns into the array (n, columns) that a graph stores, in the order of the schema.
 
         Parameters
@@ -339,8 +325,8 @@ class Schema:
         group : {"node", "graph", "config"}
         table : dict of str to (n,) array
             Columns outside the group are not read.
-        where, place : str, callable
-            Names of the table and of a row in errors; ``row 3`` by default.
+        place : callable
+            Names a row in errors by its number; ``row 3`` by default.
 
         Returns
         -------
@@ -353,19 +339,7 @@ class Schema:
             A column is missing, or a value is missing or impossible, such as a category that the schema does
             not know; the error names value, column and row.
         """
-        columns: tuple[Column, ...] = getattr(self, group)
-        for column in columns:
-            if column.name not in table:
-                raise fail(column.name, "the column that the schema names", "none", where=f"{where}: column")
-        arrays = [typed(where, column.name, table[column.name], place) for column in columns]
-        lengths = sorted({len(array) for array in arrays})
-        if len(lengths) > 1:
-            raise fail(where, "columns of one length", f"{', '.join(map(str, lengths))} rows")
-        values = np.zeros((lengths[0] if lengths else 0, len(columns)))
-        for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            values[:, number] = encoded(where, column, array, place)
-        check_values(where, columns, values, place)
-        return values.astype(np.float32)
+        return encoded(getattr(self, group), table, place)
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
         """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
@@ -400,14 +374,7 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain dicts, lists, strings and numbers, for JSON."""
-        result: dict[str, Any] = {
-            group: [
-                {"name": c.name, "kind": c.kind} | ({"values": list(c.values)} if c.values else {})
-                for c in getattr(self, group)
-            ]
-            for group in GROUPS
-        }
-        result["digits"] = [{"name": d.name, "values": d.values} for d in self.digits]
+        result: dict[str, Any] = {g: list(map(_entry, getattr(self, g))) for g in _KINDS}
         result |= {"opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
         return {**result, "direction": self.direction} if self.maximized else result
 
@@ -430,19 +397,14 @@ class Schema:
         ConfigError
             The values do not describe a schema.
         """
-        known = sorted((*GROUPS, "digits", "opcodes", "unit", "direction", "inferred"))
+        known = sorted(one.name for one in fields(cls))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
             raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
-        fields: dict[str, Any] = {
-            name: data[name] for name in ("opcodes", "unit", "direction") if name in data
-        }
         try:
-            for group in GROUPS:
-                fields[group] = tuple(Column(**entry) for entry in data.get(group, ()))
-            fields["digits"] = tuple(Digit(**entry) for entry in data.get("digits", ()))
+            made = {g: [kind(**entry) for entry in data.get(g, ())] for g, kind in _KINDS.items()}
         except TypeError as error:
             raise ConfigError(f"schema: expected columns with name, kind and values; {error}") from None
-        return cls(**fields, inferred=data.get("inferred", False) is True)
+        return cls(**{**data, **made, "inferred": data.get("inferred") is True})
 
     def to_json(self) -> str:
         """Return the schema as JSON text; equal schemas give equal text."""
@@ -497,8 +459,15 @@ def _unnamed(group: str, count: int) -> tuple[str, ...]:
     return tuple(f"{group}_{i}" for i in range(count))
 
 
-def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
+def _entry(one: Column | Digit) -> dict[str, Any]:
+    """Return a column or digit as plain values."""
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items()}
+    return {key: value for key, value in plain.items() if value != []}
+
+
+def _columns(group: str, given: Any) -> tuple[Any, ...]:
     """Return a group as a checked tuple of Column or Digit."""
+    kind, most = _KINDS[group], _MOST_COLUMNS if group in GROUPS else _NUMBERS["most_digits"]
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
     for entry in listed:
         if not isinstance(entry, kind):
@@ -509,13 +478,6 @@ def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
     if len(names) < len(listed):
         raise ConfigError(f"{group}: two columns are called {names.most_common(1)[0][0]!r}")
     return listed
-
-
-def _does_not_fit(difference: str, where: str = "", file: str | None = None) -> DataError:
-    return DataError(
-        f"{where}does not fit the schema: {difference}; give it the columns that were used for training",
-        file=file, field="schema", expected="a graph of this schema", found=difference,
-    )  # fmt: skip
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -576,6 +538,14 @@ _NODE = """
 """
 _DIGIT = "output_[6] input_[6] kernel_[6]"
 _TILE = "kernel_bounds_[6 sum product] output_bounds_[6 sum product] input_bounds_[6 sum product]"
+
+
+_OPCODES = _core.OPCODES.split()
+
+
+def opcode_name(opcode: int) -> str:
+    """Return the name of an opcode number; ``"unknown"`` for 0 and for numbers above 120."""
+    return _OPCODES[opcode - 1] if 1 <= opcode <= len(_OPCODES) else "unknown"
 
 
 def spelled(names: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.data.origins import GITHUB, PublicFile
+from tpugraphs.data.samples import GITHUB, PublicFile
 from tpugraphs.download.store import store_below
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, atomic_write, digest_of

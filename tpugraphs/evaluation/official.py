@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.origins import PublicFile, get
+from tpugraphs.data.samples import PublicFile, get
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.names import LAYOUTS
 from tpugraphs.system.words import counted

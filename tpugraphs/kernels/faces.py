@@ -137,7 +137,7 @@ class Op:
             return 1
         raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
 
-    def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
+    def slate(self, given: Mapping[str, Any]) -> _core.ModelGraph | int:
         """Make the graph of a call, or only count its nodes if the op needs nothing else."""
         nodes = self.nodes(given)
         if nodes < 1:
@@ -146,7 +146,7 @@ class Op:
             return nodes
         edges, ids = given.get("edge_index"), given.get("config_nodes")
         digit_rows = given.get("digit_rows", _core.SCHEMA["digit_states"])
-        return _core.Graph(
+        return _core.ModelGraph(
             given["node_feat"] if "node_feat" in self.graph else np.zeros((nodes, 1), np.float32),
             given.get("node_opcode"),
             given.get("layout_digits"),

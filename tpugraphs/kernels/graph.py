@@ -174,7 +174,7 @@ def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
     """
     digits = _core.SCHEMA["digits"]
     require(x, "x", ("C", "K", digits), ("K", digits), (digits,))
-    return _core.pack_digits(x.reshape((1,) * (3 - x.ndim) + x.shape)).reshape(x.shape)
+    return _core.as_digits("x", x.reshape((1,) * (3 - x.ndim) + x.shape), None).reshape(x.shape)
 
 
 def encode_base7(digits: NDArray[np.int8], *, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import metrics
+from tpugraphs import _core, metrics
 from tpugraphs.data import arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
-from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
+from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
@@ -117,8 +117,7 @@ def _width(graph: Graph) -> int:
 
 
 def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    array = arrays.shaped("configs", configs, ("n", _width(graph)))
-    return np.ascontiguousarray(arrays.floats("configs", array))
+    return _core.as_floats("configs", configs, "nT", (-1, _width(graph)))
 
 
 def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
@@ -133,11 +132,11 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     if isinstance(configs, ConfigFeatures):
         return configs.digits
     if graph.kind == "graph":
-        return as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
+        return _core.as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
     array = np.asarray(configs)
     if array.dtype == np.int8 and array.flags.c_contiguous:
         return array  # the core checks digits as it reads them
-    return packed_digits("configs", array)
+    return _core.as_digits("configs", array, None)
 
 
 def compare_precisions(

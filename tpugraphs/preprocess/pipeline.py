@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.digits import Digits, check_digits
+from tpugraphs.data.extra import STEP, Function, Made, of_nodes, with_made
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
@@ -25,7 +25,6 @@ from tpugraphs.preprocess.checks import (
     normalizers_of,
     ran_only,
 )  # fmt: skip
-from tpugraphs.preprocess.extra import STEP, Columns, Function, of_nodes, with_made
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_choice
 
@@ -33,9 +32,8 @@ __all__ = ["Configs", "Pipeline", "Sizes"]
 
 #: Configs as the core takes them: digits (C, K, D) and features (C, T), or None.
 Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]
-Extra = tuple[Columns, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
+Extra = tuple[Made, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
 SCHEMA = 1  # version of the 140 node features and 18 digits; ranker files of another version cannot be used
-_NO_NODES = np.zeros(0, np.int64)
 
 
 _STATE = ("steps", "kind", "schema", "_make", "has_edges", "extra")
@@ -220,7 +218,7 @@ class Pipeline:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
-            self._kept.put(graph.edge_index, core.fit(*self._stored(graph, extra), _name(graph)))
+            self._kept.put(graph.edge_index, core.fit(graph, None if extra is None else extra[1]))
         core.finish()
         self._core = core
         return self
@@ -229,9 +227,9 @@ class Pipeline:
         """Return a graph with the features of the user's function, or the graph and these features."""
         if self.extra is None:
             return graph, None
-        if self.kind == "graph":
-            return with_made(graph, self.extra), None
-        return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
+        if self.kind != "graph":
+            return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
+        return with_made(graph, self.extra), None
 
     def _begin(self, graph: Graph, extra: Extra | None) -> None:
         """Make the steps that depend on the first graph."""
@@ -240,21 +238,6 @@ class Pipeline:
             self.steps = self._make(graph.schema)
         if extra is not None:
             self.steps.append({"step": STEP, "node": extra[0]})
-
-    def _stored(self, graph: Graph, extra: Extra | None) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-        """Return arrays of a graph as the core takes them, with further features (N, X) of its nodes."""
-        nodes = graph.node_feat
-        if self.kind != "graph" and not any(step["step"] == "program-columns" for step in self.steps):
-            nodes = np.ascontiguousarray(nodes[:, : _core.SCHEMA["node_features"]])
-        return (
-            nodes,
-            graph.node_opcode,
-            graph.edge_index,
-            getattr(graph, "node_config_ids", _NO_NODES),
-            getattr(graph, "graph_feat", None),
-            getattr(graph, "config_feat", None),
-            None if extra is None else extra[1],
-        )
 
     def _widen(self, graph: Graph) -> None:
         """Widen an inferred schema to cover `graph`, if they can be joined; `Schema.check` reports if not."""
@@ -292,16 +275,7 @@ class Pipeline:
             The graph cannot be prepared.
         """
         graph, extra = self._checked(graph)
-        if not configs:
-            return self._prepared(graph, extra, None, configs=False)
-        return self._prepared(
-            graph,
-            extra,
-            _digits(graph),
-            measured=graph.config_runtime,
-            normalizers=normalizers_of(graph),
-            valid=graph.valid,
-        )
+        return self._prepared(graph, extra, configs=configs)
 
     def apply_measured(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> _core.Prepared:
         """Prepare a graph to train on, with equal configs merged.
@@ -335,10 +309,9 @@ class Pipeline:
         return self._prepared(
             graph,
             extra,
-            _digits(graph) if digits is None else digits,
-            measured=runtimes,
-            normalizers=normalizers,
-            kept=rows if digits is None else None,
+            digits=digits,
+            measured=(runtimes, normalizers),
+            rows=rows if digits is None else None,
             weights=weights if weights is None or rows is None else weights[rows],
         )
 
@@ -349,39 +322,24 @@ class Pipeline:
             self.schema.check(graph)
         return graph, extra
 
-    def _prepared(
-        self,
-        graph: Graph,
-        extra: Extra | None,
-        digits: Digits | NDArray[np.int8] | None,
-        configs: bool = True,
-        **measured: Any,
-    ) -> _core.Prepared:
-        """Prepare a graph with these digits of its configs, and their measurements."""
-        core = self._core.apply(
-            *self._stored(graph, extra),
-            digits=digits.stored() if isinstance(digits, Digits) else digits,
-            configs=configs,
-            kept=self._kept.get(graph.edge_index),
-            digit_rows=0 if self.schema is None else self.sizes.digits[1],
-            name=_name(graph),
-        )
-        mapped = digits if isinstance(digits, Digits) and digits.mapped else None
-        used = 0 if digits is None or mapped is not None else digits.nbytes
-        segments = self._option("segments", "nodes") or 0
-        name = str(graph.name)
-        return _core.Prepared(core, name, configs, **measured, segments=segments, mapped=mapped, nbytes=used)
+    def _prepared(self, graph: Graph, extra: Extra | None, **configs: Any) -> _core.Prepared:
+        """Prepare a graph, with all of its configs or those given."""
+        rows = 0 if self.schema is None else self.sizes.digits[1]
+        kept = self._kept.get(graph.edge_index)
+        return self._core.apply(graph, None if extra is None else extra[1], kept, rows, **configs)
 
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
-        keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
+        keep = self._option("dedup", "keep") or "none"
         rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
-        features = getattr(graph, "config_feat", None) is not None
-        if keep != "none" and stored is not None and stored.in_file and not features:
-            digits, first, inverse = stored.read_distinct()  # without a copy of equal ones
-            rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
-        elif keep != "none":
-            rows, runtimes, normalizers = pruning.distinct(graph, keep)
+        features = graph.config_feat is not None
+        if keep != "none":
+            found = None if features else graph._digits.read_distinct()
+            if found is None:
+                first, inverse = graph.distinct_configs()
+            else:  # in a file, and read without a copy of equal ones
+                digits, first, inverse = found
+            rows, runtimes, normalizers = pruning.merge(graph, first, inverse, keep)
         if len(runtimes) < 2:
             field = "config_feat" if features else "node_config_feat"
             raise DataError(
@@ -417,7 +375,7 @@ class Pipeline:
                 field="configs",
             )
         if digits is not None and self.schema is not None:
-            check_digits("configs", digits, tuple(digit.values for digit in self.schema.digits), 0)
+            digits = _core.as_digits("configs", digits, tuple(digit.values for digit in self.schema.digits))
         return digits, None if features is None else self._core.configs(features)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -506,12 +464,6 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     if len(rows) < len(weights):
         graph, weights = graph.select(rows), weights[rows]
     return graph, None if (weights == 1).all() else weights
-
-
-def _digits(graph: Graph) -> Digits | None:
-    """Return the configs of a graph as digits per node, None if they are features only."""
-    features = getattr(graph, "config_feat", None) is not None
-    return None if features and graph._digits.shape[2] == 0 else graph._digits
 
 
 def _name(graph: Graph) -> str:

@@ -138,39 +138,25 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     _need_graph("dedup", graph)
     if keep not in ("first", "min", "mean"):
         raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
-    if graph.kind == "graph":
-        return graph.merged(keep)
-    rows, runtimes, norms = distinct(graph, keep)
+    rows, runtimes, norms = merge(graph, *graph.distinct_configs(), keep)
     kept = graph.select(rows)
     if keep != "mean":
         return kept
+    valid = None if graph.valid is None else ~np.isnan(runtimes)
     more = {} if norms is None else {"config_runtime_normalizers": norms}
-    return kept.replace(config_runtime=runtimes, **more)
-
-
-def distinct(graph: Graph, keep: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
-    """Find rows (n,) of the configs that `dedup` keeps, their runtimes (n,) and normalizers (n,), if any."""
-    norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
-    first, inverse = graph.distinct_configs()
-    return merge(first, inverse, graph.config_runtime, norm, keep, graph.kind)
+    return kept._with(runtime=runtimes, valid=valid, repeats=None, **more)
 
 
 def merge(
-    first: NDArray[np.int64],
-    inverse: NDArray[np.int64],
-    runtimes: NDArray[Any],
-    normalizers: NDArray[np.int64] | None,
-    keep: str,
-    kind: str,
+    graph: Graph, first: NDArray[np.int64], inverse: NDArray[np.int64], keep: str
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
-    """Choose rows and runtimes as `kernels.merge_configs`; of graphs of kind "graph" the mean is a float."""
-    if runtimes.dtype == np.int64 and (kind != "graph" or keep != "mean"):
-        return kernels.merge_configs(first, inverse, runtimes, normalizers, keep)
-    if keep == "mean":
-        return first, np.bincount(inverse, runtimes) / np.bincount(inverse), None
-    order = np.lexsort((runtimes, inverse))
-    rows = first if keep == "first" else order[np.flatnonzero(np.diff(inverse[order], prepend=-1))]
-    return rows, runtimes[rows], None
+    """Return what `dedup` keeps of equal configs: rows (n,), runtimes (n,), and normalizers (n,), if any."""
+    whole = graph.runtime.dtype == np.int64 and graph.valid is None
+    if graph.kind != "graph" or (whole and keep != "mean"):
+        norms = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
+        return _core.merge_configs(first, inverse, graph.runtime, norms, keep)
+    rows, times = _core.merge_measured(first, inverse, graph.runtime.astype(np.float64), graph.valid, keep)
+    return rows, times if keep == "mean" else graph.runtime[rows], None
 
 
 def fix_padding(graph: GraphT) -> GraphT:

@@ -11,8 +11,7 @@ import numpy as np
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Graphs
-from tpugraphs.data.kinship import family
-from tpugraphs.data.splits import split_configs
+from tpugraphs.data.splits import family, split_configs
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.system.arguments import check_whole

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
-from tpugraphs.data.kinship import check_nearest, closest, family, traits
+from tpugraphs.data.splits import check_nearest, closest, family, traits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments

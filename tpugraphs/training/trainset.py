@@ -128,6 +128,7 @@ def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
 
 
 _PROGRAM = ("node_feat", "node_opcode", "edge_index")
+_BLOCK = 16 << 20  # digits that are hashed at a time
 _TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
 _HASHED: dict[str, tuple[str, ...]] = {
     "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
@@ -161,8 +162,10 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
     if digits and graph._digits.shape[2]:
-        for block in graph._digits.blocks():
-            h.update(np.ascontiguousarray(block).data)
+        count, nodes, width = graph._digits.shape
+        step = max(1, _BLOCK // max(1, nodes * width))
+        for i in range(0, count, step):
+            h.update(graph._digits.take(slice(i, i + step)).data)
     return h.hexdigest()
 
 

@@ -11,7 +11,7 @@ from typing import Unpack
 import jax
 import numpy as np
 
-from tpugraphs.data.collections import Split, graph_files
+from tpugraphs.data.collections import graph_files, load
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES, SPLITS
@@ -118,7 +118,7 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
     """
     place = Path(absolute(folder))
     name = ":".join(place.parts[-3:])
-    splits = {split: list(Split(name, graph_files(place / split))) for split in SPLITS}
+    splits = {split: [load(path) for path in graph_files(place / split)] for split in SPLITS}
     graphs = [graph for split in splits.values() for graph in split]
     if not graphs:
         raise DataError("no graphs in its splits; measure some first", file=str(place), field="graphs")

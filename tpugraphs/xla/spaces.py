@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from tpugraphs.data import hlo
 from tpugraphs.data.columns import Column
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.published import LayoutGraph
-from tpugraphs.data.schema import LAYOUT
+from tpugraphs.data.schema import LAYOUT, opcode_name
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.names import SpaceRow
 from tpugraphs.xla import relayout, work

@@ -1,4 +1,4 @@
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 
 #include "model/segment.h"
 #include "py/py_configs.h"
@@ -82,7 +82,7 @@ static int take_optional(tg_graph *g, PyObject *opcode, PyObject *layout, PyObje
 }
 
 /* Sizes and borrowed pointers from the arguments; arrays end up in self->keep. */
-static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArrayObject **edges,
+static int take_arrays(tg_py_model_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArrayObject **edges,
                        PyArrayObject **nodes) {
     tg_graph *g = &self->graph;
     npy_intp feat[2] = {-1, -1}, edge[2] = {-1, 2}, node[1] = {-1};
@@ -112,10 +112,10 @@ static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArray
         Py_INCREF(args[from[i]]);
         self->keep[to[i]] = args[from[i]];
     }
-    return tg_py_graph_configs(self, args[5], args[6]);
+    return tg_py_model_graph_configs(self, args[5], args[6]);
 }
 
-int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat) {
+int tg_py_model_graph_configs(tg_py_model_graph *self, PyObject *digits, PyObject *config_feat) {
     PyObject *const given[2] = {digits, config_feat};
     for (int i = 0; i < 2; i++) {
         Py_INCREF(given[i]);
@@ -124,14 +124,14 @@ int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_fe
     return take_configs(&self->graph, digits, config_feat);
 }
 
-tg_py_graph *tg_py_graph_new(PyTypeObject *type, int digit_rows) {
+tg_py_model_graph *tg_py_model_graph_new(PyTypeObject *type, int digit_rows) {
     if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
         PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
                      digit_rows);
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
+    tg_py_model_graph *self = (tg_py_model_graph *)alloc(type, 0);
     if (self == NULL) return NULL;
     self->graph.D = digit_rows == 0 ? TG_DIGITS : 0;
     self->graph.digit_rows = digit_rows == 0 ? TG_DIGIT_STATES : digit_rows;
@@ -148,7 +148,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    tg_py_graph *self = tg_py_graph_new(type, digit_rows);
+    tg_py_model_graph *self = tg_py_model_graph_new(type, digit_rows);
     if (self == NULL) return NULL;
     PyArrayObject *edges, *nodes;
     if (take_arrays(self, a, &edges, &nodes) < 0) {
@@ -174,7 +174,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static void graph_dealloc(PyObject *object) {
-    tg_py_graph *self = (tg_py_graph *)object;
+    tg_py_model_graph *self = (tg_py_model_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->base == NULL || self->cut) tg_graph_free(&self->graph);
     else free((void *)(uintptr_t)self->graph.codes.table);
@@ -189,7 +189,7 @@ static void graph_dealloc(PyObject *object) {
 static PyObject *with_configs(PyObject *object, PyObject *args) {
     PyObject *digits, *config_feat = Py_None;
     if (!PyArg_ParseTuple(args, "O|O:with_configs", &digits, &config_feat)) return NULL;
-    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(Py_TYPE(object), 0);
+    tg_py_model_graph *self = (tg_py_model_graph *)object, *other = tg_py_model_graph_new(Py_TYPE(object), 0);
     if (other == NULL) return NULL;
     tg_graph *g = &other->graph;
     *g = self->graph;
@@ -198,14 +198,14 @@ static PyObject *with_configs(PyObject *object, PyObject *args) {
     g->codes = (tg_codes){0};
     other->base = self->base != NULL && !self->cut ? self->base : object;
     Py_INCREF(other->base);
-    if (tg_py_graph_configs(other, digits, config_feat) == 0) return (PyObject *)other;
+    if (tg_py_model_graph_configs(other, digits, config_feat) == 0) return (PyObject *)other;
     Py_DECREF(other);
     return NULL;
 }
 
 /* Segment `which`, with the configs of the whole. */
-static PyObject *cut_one(tg_py_graph *self, int64_t most, int32_t which) {
-    tg_py_graph *other = tg_py_graph_new(Py_TYPE((PyObject *)self), 0);
+static PyObject *cut_one(tg_py_model_graph *self, int64_t most, int32_t which) {
+    tg_py_model_graph *other = tg_py_model_graph_new(Py_TYPE((PyObject *)self), 0);
     if (other == NULL) return NULL;
     tg_error err;
     const tg_status status = tg_graph_cut(&other->graph, &self->graph, most, which, &err);
@@ -221,7 +221,7 @@ static PyObject *cut_one(tg_py_graph *self, int64_t most, int32_t which) {
 
 /* cut(nodes) -> (Graph, ...) */
 static PyObject *cut(PyObject *object, PyObject *args) {
-    tg_py_graph *self = (tg_py_graph *)object;
+    tg_py_model_graph *self = (tg_py_model_graph *)object;
     long long most;
     if (!PyArg_ParseTuple(args, "L:cut", &most)) return NULL;
     if (most < 1) {
@@ -248,14 +248,14 @@ static PyMethodDef graph_methods[] = {
 };
 
 static PyObject *get_size(PyObject *object, void *which) {
-    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    const tg_graph *g = &((tg_py_model_graph *)object)->graph;
     const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F, g->G, g->T};
     return PyLong_FromLongLong(sizes[(intptr_t)which]);
 }
 
 /* What a model reads, as read-only views. */
 static PyObject *get_array(PyObject *object, void *which) {
-    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    const tg_graph *g = &((tg_py_model_graph *)object)->graph;
     const struct {
         const void *data;
         int type, ndim;
@@ -297,11 +297,12 @@ static PyType_Slot graph_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec graph_spec = {.name = "tpugraphs._core.Graph",
-                                 .basicsize = sizeof(tg_py_graph),
-                                 .flags = Py_TPFLAGS_DEFAULT,
-                                 .slots = graph_slots};
+static PyType_Spec model_graph_spec = {.name = "tpugraphs._core.ModelGraph",
+                                       .basicsize = sizeof(tg_py_model_graph),
+                                       .flags = Py_TPFLAGS_DEFAULT,
+                                       .slots = graph_slots};
 
-int tg_add_graph_type(PyObject *module) {
-    return tg_add_type(module, &graph_spec, "Graph", &((tg_state *)PyModule_GetState(module))->graph);
+int tg_add_model_graph_type(PyObject *module) {
+    return tg_add_type(module, &model_graph_spec, "ModelGraph",
+                       &((tg_state *)PyModule_GetState(module))->model_graph);
 }
