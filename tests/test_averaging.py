@@ -9,7 +9,7 @@ from rankers import Break, Lazy, small_graph, small_ranker, state
 
 import tpugraphs as tg
 from tpugraphs.training import CHECKPOINT, Callback
-from tpugraphs.training.averaging import Average
+from tpugraphs.training.optimizer import Average
 
 SOME = {
     "ema": {"average": "ema", "ema_decay": 0.8},

@@ -28,6 +28,8 @@ typedef struct tg_py_prepared {
 
 int tg_add_prepared_type(PyObject *module);
 int tg_add_store_type(PyObject *module);
+int tg_add_visits_type(PyObject *module);
+int tg_add_segments_type(PyObject *module);
 
 /* One of the arrays, borrowed; NULL with an exception. */
 PyArrayObject *tg_py_made(tg_py_prepared *self, tg_made which);

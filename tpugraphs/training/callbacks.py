@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.system import markup, tables
+from tpugraphs.system.arguments import check_number, check_whole
 from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
-from tpugraphs.training import picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -189,7 +187,25 @@ class History:
         left_out = [f"{name}: {why}" for name, why in self.skipped.items()]
         parts = [markup.folded("graphs that were left out", markup.items(left_out))] if left_out else []
         state = "interrupted" if self.interrupted else stopped
-        return markup.card("History", "", state, facts, picture.curve(self), *parts)
+        return markup.card("History", "", state, facts, self._curve(), *parts)
+
+    def _curve(self) -> str:
+        """Draw the loss, as a moving mean, and the validation metric as SVG; empty before the first step."""
+        loss = plot.moving_mean(np.asarray(self.loss, np.float64)).tolist()
+        lines = [
+            markup.Line("loss", self.steps, loss, markup.ORANGE),
+            markup.Line(self.metric, self.valid_steps, self.valid_metric, markup.BLUE, right=True, dots=True),
+        ]
+        return markup.chart(lines, "step", "loss", f"{self.metric} on validation")
+
+
+def curves(histories: Mapping[str, History], metric: str) -> str:
+    """Draw the validation metric of several fits by name as SVG; empty without validation."""
+    lines = [
+        markup.Line(name, one.valid_steps, one.valid_metric, markup.BLUE, dots=True)
+        for name, one in histories.items()
+    ]
+    return markup.chart(lines, "step", f"{metric} on validation")
 
 
 class Callback:
@@ -281,7 +297,7 @@ class RunningFit:
     Parameters
     ----------
     callbacks : sequence of Callback
-        Those that `tell` calls.
+        Those that `notify` calls.
 
     Attributes
     ----------
@@ -309,7 +325,7 @@ class RunningFit:
         """
         self.history.stopped = why
 
-    def tell(self, event: str, *args: Any) -> None:
+    def notify(self, event: str, *args: Any) -> None:
         """Call a method of every callback.
 
         Parameters
@@ -354,13 +370,8 @@ class EarlyStopping(Callback):
     """
 
     def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
-        numbers = isinstance(patience, Integral) and isinstance(min_delta, Real)
-        if not numbers or patience < 1 or not min_delta >= 0:
-            raise ConfigError(
-                "EarlyStopping: expected a whole number patience >= 1 and min_delta >= 0, got "
-                f"{patience!r}, {min_delta!r}"
-            )
-        self.patience, self.min_delta = patience, min_delta
+        self.patience = check_whole("patience", patience, 1)
+        self.min_delta = check_number("min_delta", min_delta, 0)
         self.best: float | None = None
         self.waited = 0
 

@@ -180,10 +180,8 @@ class SeedMetrics:
         list of Choice
             One per ranker, in their order.
         """
-        order = np.argsort(-self.means, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return [self._choice(rule, i, int(place[i])) for i in range(len(order))]
+        places = np.argsort(np.argsort(-self.means, kind="stable"))
+        return [self._choice(rule, i, place) for i, place in enumerate(places.tolist())]
 
     def _choice(self, rule: Rule, i: int, place: int) -> Choice:
         number = f"{self.means[i]:.4f}"
