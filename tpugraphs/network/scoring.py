@@ -17,13 +17,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.pipeline import Configs
 
-__all__ = [
-    "SCORING",
-    "TRAINING",
-    "as_configs",
-    "check_precision",
-    "compare_precisions",
-]
+__all__ = ["SCORING", "TRAINING", "as_configs", "check_precision", "compare_precisions"]
 
 #: Precisions of products that a ranker can be trained with.
 TRAINING = ("f32", "bf16")
@@ -81,26 +75,28 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     DataError
         Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
-    features, digits = getattr(graph, "config_feat", None) is not None, bool(graph.schema.digits)
-    if features and digits and isinstance(configs, (list, tuple)) and _is_pair(configs):
-        both = _digits(graph, _array(configs[1])), _features(graph, configs[0])
+    columns, digits = getattr(graph, "config_feat", None), bool(graph.schema.digits)
+    width = None if columns is None else columns.shape[1]
+    if width is not None and digits and isinstance(configs, (list, tuple)) and _is_pair(configs):
+        both = _digits(graph, configs[1]), _features(configs[0], width)
         if len(both[0]) == len(both[1]):
             return both
         expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
         raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
     arrays.check_mask("configs", configs)
-    array = _array(configs)
-    dimensions = getattr(array, "ndim", 0)
-    if dimensions not in (2, 3) or (dimensions == 2 and not features):
+    given: Any = configs
+    dimensions = np.ndim(given)
+    if dimensions not in (2, 3) or (dimensions == 2 and width is None):
         return None
-    if features and (digits or dimensions == 3):
-        also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
-        raise DataError(
-            f"configs: expected {'(' * digits}features (n, {_width(graph)}){also} or row "
-            f"numbers (n,), got shape {tuple(array.shape)}",
-            file=str(graph.name), field="configs",
-        )  # fmt: skip
-    return (None, _features(graph, array)) if features else (_digits(graph, array), None)
+    if width is None:
+        return _digits(graph, given), None
+    if not digits and dimensions == 2:
+        return None, _features(given, width)
+    also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
+    expected = f"{'(' * digits}features (n, {width}){also} or row numbers (n,)"
+    raise DataError(
+        f"configs: expected {expected}, got shape {np.shape(given)}", file=str(graph.name), field="configs"
+    )
 
 
 def _is_pair(given: Sequence[Any]) -> bool:
@@ -108,21 +104,13 @@ def _is_pair(given: Sequence[Any]) -> bool:
     return len(given) == 2 and not np.isscalar(given[0])
 
 
-def _array(given: Any) -> Any:
-    return np.asarray(given) if isinstance(given, (list, tuple)) else given
-
-
-def _width(graph: Graph) -> int:
-    return 0 if graph.config_feat is None else graph.config_feat.shape[1]
-
-
-def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    array = arrays.shaped("configs", configs, ("n", _width(graph)))
-    return np.ascontiguousarray(arrays.floats("configs", array))
+def _features(configs: Any, width: int) -> NDArray[np.float32]:
+    return arrays.floats("configs", arrays.shaped("configs", configs, ("n", width)))
 
 
 def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
+    configs = np.asarray(configs) if isinstance(configs, (list, tuple)) else configs
     if configs.shape[1:] != (nodes, width):
         raise DataError(
             f"configs: expected digits (n, {nodes}, {width}), one row per configurable node, or row numbers "
@@ -134,10 +122,9 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
         return configs.digits
     if graph.kind == "graph":
         return as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
-    array = np.asarray(configs)
-    if array.dtype == np.int8 and array.flags.c_contiguous:
-        return array  # the core checks digits as it reads them
-    return packed_digits("configs", array)
+    if isinstance(configs, np.ndarray) and configs.dtype == np.int8 and configs.flags.c_contiguous:
+        return configs  # the core checks digits as it reads them
+    return packed_digits("configs", configs)
 
 
 def compare_precisions(
