@@ -23,8 +23,6 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 
-__all__ = ["Network", "schema_of"]
-
 _MOMENTS = ("moment1", "moment2")  # arrays of a trainer
 
 
@@ -94,11 +92,10 @@ class Network:
 
     def follow(self) -> None:
         """Rebuild the model if the training graphs need another one."""
-        if self.recipe.by_schema and self._steps not in (
-            None,
-            steps := self.recipe.model(self.fields, self.pipeline.sizes),
-        ):
-            self._steps, self._model, self._trainer = steps, None, None
+        if self.recipe.by_schema and self._steps is not None:
+            steps = self.recipe.model(self.fields, self.pipeline.sizes)
+            if steps != self._steps:
+                self._steps, self._model, self._trainer = steps, None, None
 
     @property
     def known(self) -> bool:
@@ -197,9 +194,10 @@ class Network:
         """Return a graph as the model takes it, and which of its configs: its own, or those given."""
         check_kind(graph, self.kind)
         given = as_configs(graph, configs)
+        prepared = self.prepare(graph, configs=given is None)
         if given is None:
-            return self.prepare(graph), graph.row_numbers(configs)
-        prepared = self.prepare(graph, configs=False).with_configs(*self.pipeline.configs(given))
+            return prepared, graph.row_numbers(configs)
+        prepared = prepared.with_configs(*self.pipeline.configs(given))
         return prepared, np.arange(prepared.num_configs)
 
     def score_rows(

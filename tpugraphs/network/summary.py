@@ -12,8 +12,6 @@ from tpugraphs.recipes.functions import shortly
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
 
-__all__ = ["summary"]
-
 # Letters for the rows of a slot, in the words of `_core.SPACES`.
 _ROWS = {
     "NODE": "N", "NODE_CONFIG": "N·C", "CONFIG_NODE": "K", "CONFIG_NODE_CONFIG": "K·C", "EDGE": "E",

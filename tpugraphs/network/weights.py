@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
-from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.recipes import Recipe, get_recipe, list_recipes
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
@@ -20,8 +19,6 @@ from tpugraphs.system.words import counted, few
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
-
-__all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
 
 _GUIDE = "docs/weights-from-outside.md shows how"
 # Of names in DataParallel, Lightning, torch.compile, and in TensorFlow checkpoints, which have a suffix, too.
@@ -209,8 +206,8 @@ def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np
     return array
 
 
-def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
-    """Return the scaler of given constants.
+def _scaler_state(what: str, constants: Any, columns: int) -> dict[str, NDArray[Any]]:
+    """Return the state of a scaler with given constants.
 
     Parameters
     ----------
@@ -239,7 +236,7 @@ def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
                 f"{part.shape}{' with others among them' if part.shape == (columns,) else ''}"
             )
     std = np.where(std == 0, 1, std)
-    return StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
+    return {"count": np.array([1]), "mean": mean, "m2": std * std}
 
 
 def load(
@@ -267,6 +264,6 @@ def load(
         raise ConfigError(f"recipe {network.recipe.name} needs {wanted}")
     tensors: dict[str, NDArray[Any]] = {}
     for name, constants in given.items():
-        state = take_scaler(name, constants, needed[name]).get_state()
+        state = _scaler_state(name, constants, needed[name])
         tensors |= {f"{name}.{key}": array for key, array in state.items()}
     network.pipeline.load(tensors)

@@ -40,8 +40,6 @@ from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
 from tpugraphs.training.trainset import TrainingSet, digest
 
-__all__ = ["CHECKPOINT", "Fit", "FitOptions"]
-
 #: Name of the file with the state of a fit, in its folder of checkpoints.
 CHECKPOINT = "checkpoint.safetensors"
 _OF_VISITS = ("configs", "graph_sampling", "config_sampling", "close", "config_temperature")
@@ -147,7 +145,7 @@ class Fit(RunningFit):
         self.data, network.pipeline = data, data.pipeline
         network.learnt_from = frozenset(data.known)
         network.follow()
-        self.model, self.trainer = network.model, network.trainer
+        self.model = network.model
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
@@ -448,16 +446,14 @@ class Fit(RunningFit):
             "seconds_of": [history.step_seconds, history.evaluation_seconds],
             "callbacks": [callback.state() for callback in self.callbacks],
         }
+        optional = {"best_params": self.best, "average": self.average.value}
         tensors = {
             **{name: np.asarray(getattr(history, name), kind) for name, kind in _CURVES.items()},
+            **{name: array for name, array in optional.items() if array is not None},
             **self.network.weights(),
             **pipeline.tensors(),
             **self.segments.tensors(),
         }
-        if self.best is not None:
-            tensors["best_params"] = self.best
-        if self.average.value is not None:
-            tensors["average"] = self.average.value
         tensorfile.write(path, "checkpoint", metadata, tensors)
 
     def _resume(self, path: str) -> None:
@@ -530,8 +526,7 @@ class Fit(RunningFit):
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
         defaults = {f"field {field.name}": field.default for field in fields(self.fields)}
         mine = self.identity
-        newer = mine.keys() & defaults.keys() - theirs.keys()  # fields that are newer than the checkpoint
-        theirs = {**theirs, **{key: defaults[key] for key in newer}}
+        theirs = {key: value for key, value in defaults.items() if key in mine} | dict(theirs)  # may be older
         differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         if differ:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
