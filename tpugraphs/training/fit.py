@@ -42,13 +42,9 @@ from tpugraphs.training.trainset import TrainingSet, digest
 
 #: Name of the file with the state of a fit, in its folder of checkpoints.
 CHECKPOINT = "checkpoint.safetensors"
-_OF_VISITS = ("configs", "graph_sampling", "config_sampling", "close", "config_temperature")
-_CURVES = {
-    "loss": np.float64,
-    "learning_rate": np.float64,
-    "valid_steps": np.int64,
-    "valid_metric": np.float64,
-}
+_VISIT_FIELDS = ("configs", "graph_sampling", "config_sampling", "close", "config_temperature")
+# Of a history in a checkpoint: lists, and entries of the metadata with their types.
+_CURVES = {"valid_steps": np.int64} | dict.fromkeys(("loss", "learning_rate", "valid_metric"), np.float64)
 _FACTS: dict[str, Any] = {
     "best_step": (int, NoneType),
     "seconds": (float, int),
@@ -152,13 +148,13 @@ class Fit(RunningFit):
         self.segments = _core.Segments(float(self.fields.segment_keep), self.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid = wanted(how.verbose), data.valid
-        f, self.each = self.fields, self.fields.slates * self.fields.accumulate  # visits per step
-        how_visited = {name: getattr(f, name) for name in _OF_VISITS}
+        f, self.per_step = self.fields, self.fields.slates * self.fields.accumulate  # visits
+        sampling = {name: getattr(f, name) for name in _VISIT_FIELDS}
         # if no graph can be trained on, the first visit says why
-        self.visits = _core.Visits(np.array(data.counts, np.int64), self.seed, each=self.each, **how_visited)
+        self.visits = _core.Visits(np.array(data.counts, np.int64), self.seed, each=self.per_step, **sampling)
         epoch = self.visits.epoch
-        total = how.steps or -(-int(how.epochs or 1) * epoch // self.each)
-        self.evaluate_every = f.evaluate_every or -(-epoch // self.each)
+        total = how.steps or -(-int(how.epochs or 1) * epoch // self.per_step)
+        self.evaluate_every = f.evaluate_every or -(-epoch // self.per_step)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.ranker, history, how.callbacks)
         self.visit, self.finished = 0, False
@@ -473,10 +469,9 @@ class Fit(RunningFit):
         check(all(isinstance(name, str) for name in sets), "instruction_sets", "names", sets)
         fits = 0 <= step <= self.total and len(states) == len(self.callbacks)
         check(fits, "step", f"a step of {self.total}", step)
-        least = step * self.each
-        most = (
-            least if not facts["skipped"] else 100 * (least + 1) * self.visits.period
-        )  # each one more costs time
+        least = step * self.per_step
+        bound = 100 * (least + 1) * self.visits.period  # each visit too many costs time
+        most = bound if facts["skipped"] else least
         after = f"{least} to {most} after {counted(step, 'step')}"
         check(least <= visit <= most, "sampler.visit", after, visit)
         spent = entry("seconds_of", list)

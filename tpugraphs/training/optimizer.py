@@ -47,10 +47,11 @@ class Optimizer:
     """
 
     def __init__(self, network: Network, tuning: Tuning | None = None) -> None:
+        _check_losses(network.loss)
         f, layout, self.trainer = network.fields, network.model.layout, network.trainer
         self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
-            "losses": _checked_losses(network.loss),
+            "losses": network.loss,
             "lists": (f.lists, int(f.part)),
             "seed": network.seed,
             "precision": network.precision,
@@ -104,8 +105,8 @@ class Optimizer:
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
-def _checked_losses(terms: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return terms of a loss as the core takes them; it checks what functions return.
+def _check_losses(terms: Sequence[Mapping[str, Any]]) -> None:
+    """Check the functions among the terms of a loss; the core checks what they return.
 
     A function takes `scores` (E,) float32, smaller is faster; `runtimes` (E,) float64, in nanoseconds or the
     unit of the schema, of tile graphs normalised; and `lists` (B+1,) int64: list i is
@@ -126,7 +127,6 @@ def _checked_losses(terms: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             )
         if not isinstance(loss, str):
             _check_arguments(loss)
-    return [dict(term) for term in terms]
 
 
 def _check_arguments(loss: Callable[..., Any]) -> None:

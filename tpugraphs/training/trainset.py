@@ -182,8 +182,7 @@ def hold_out(
         )
     train_graphs: list[Any] = []
     valid_graphs: list[Any] = []
-    for i in range(len(graphs)):
-        graph = graphs[i]
+    for i, graph in enumerate(graphs):
         check_graph("train", graph, kind)
         try:
             check_measured(graph, kind)
