@@ -125,23 +125,20 @@ def _check_losses(terms: Sequence[Mapping[str, Any]]) -> None:
                 f"loss: this ranker was trained with the Python function {name}, and files hold no code: "
                 f"give it with ranker.set_params(loss={name}), which keeps what was learnt, or choose another"
             )
-        if not isinstance(loss, str):
-            _check_arguments(loss)
-
-
-def _check_arguments(loss: Callable[..., Any]) -> None:
-    try:
-        signature = inspect.signature(loss)
-    except (TypeError, ValueError):  # of a function in C it may not be known
-        return
-    try:
-        signature.bind(None, None, None)
-    except TypeError:
-        name = plain_name(loss)
-        raise ConfigError(
-            f"loss {name}: expected a function of three arguments (scores, runtimes, lists), got "
-            f"{name}{signature}"
-        ) from None
+        if isinstance(loss, str):
+            continue
+        try:
+            signature = inspect.signature(loss)
+        except (TypeError, ValueError):  # of a function in C it may not be known
+            continue
+        try:
+            signature.bind(None, None, None)
+        except TypeError:
+            name = plain_name(loss)
+            raise ConfigError(
+                f"loss {name}: expected a function of three arguments (scores, runtimes, lists), got "
+                f"{name}{signature}"
+            ) from None
 
 
 # Parameters by patterns of their names

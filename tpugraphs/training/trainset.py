@@ -45,11 +45,10 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
     if hasattr(graphs, "iloc"):
         graphs = list(graphs)  # a pandas Series is indexed by its labels
     check_graphs(what, graphs)
-    if not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
-        graphs = list(graphs)
-    if len(graphs) == 0:
+    indexed = hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")
+    sequence: GraphSequence = graphs if indexed else list(graphs)
+    if len(sequence) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
-    sequence: GraphSequence = graphs
     return sequence
 
 
