@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.recipes.functions import PREFIX, is_lost, plain_name
 from tpugraphs.system.arguments import check_number, check_whole
@@ -315,12 +316,11 @@ class Average:
         number, remainder = divmod(step - self._first, self._every)
         if not self.begun(step) or (self._kind == "swa" and remainder):
             return
+        share = 1 / (number + 1) if self._kind == "swa" else max(1 - self._decay, 9 / (10 + step))
         if self.value is None:
             self.value = params.astype(np.float64)
-            return
-        apart = params - self.value
-        apart *= 1 / (number + 1) if self._kind == "swa" else max(1 - self._decay, 9 / (10 + step))
-        self.value += apart
+        else:
+            _core.average(self.value, params, share)
 
     @contextmanager
     def in_use(self, params: NDArray[np.float32]) -> Iterator[None]:
