@@ -83,7 +83,7 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     if columns is not None and digits and pair:
         both = _digits(graph, given[1]), _features(graph, given[0])
         if len(both[0]) != len(both[1]):
-            raise _refused(graph, f"{len(both[1])} and {len(both[0])} rows")
+            raise _refused(graph, f"{len(both[1])} of one and {len(both[0])} of the other")
         return both
     arrays.check_mask("configs", given)
     dimensions = np.ndim(given)
