@@ -8,8 +8,9 @@ from broken.rankers import rewrite
 from rankers import Break, Lazy, small_graph, small_ranker, state
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.training import CHECKPOINT, Callback
-from tpugraphs.training.averaging import Average
+from tpugraphs.training.optimizer import Average
 
 SOME = {
     "ema": {"average": "ema", "ema_decay": 0.8},
@@ -41,6 +42,25 @@ def average(total, weights, **fields):
         assert (made.value is None) == (not made.begun(step - 1))
         made.add(step, np.array([w], np.float32))
     return None if made.value is None else float(made.value[0])
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 100_000])
+def test_an_average_moves_by_a_share_as_in_numpy(n):
+    rng = np.random.default_rng(n)
+    mean, w, found = rng.normal(size=n), rng.normal(size=n).astype(np.float32), []
+    for threads in (1, 3):
+        tg.set_num_threads(threads)
+        moved = mean.copy()
+        _core.average(moved, w, 0.3)
+        found.append(moved.tobytes())
+        np.testing.assert_allclose(moved, mean + 0.3 * (w - mean), rtol=1e-15, atol=1e-16)
+    assert found[0] == found[1]
+    for wrong in ((mean, w[:0].astype(np.float64), 0.3), (mean, np.zeros(n + 1, np.float32), 0.3)):
+        with pytest.raises(tg.ShapeError, match="w: expected"):
+            _core.average(*wrong)
+    mean.flags.writeable = False
+    with pytest.raises(ValueError, match="must be writable"):
+        _core.average(mean, w, 0.3)
 
 
 def test_the_mean_has_the_weights_that_are_said():

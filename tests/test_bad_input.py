@@ -136,7 +136,7 @@ def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
         (lambda: evaluation.evaluate({"x": len}, [None]), "graphs: expected a graph, got NoneType"),
         (lambda: training.split_configs(None, (0.5,)), "graph: expected a graph, got NoneType"),
         (lambda: training.split_configs(program, None), "fractions: expected positive"),
-        (lambda: training.EarlyStopping(None), "patience >= 1"),
+        (lambda: training.EarlyStopping(None), "patience: expected a whole number of at least 1"),
         (lambda: baselines.random_scores(None), "graph: expected a graph, got NoneType"),
         (lambda: baselines.LinearBaseline().fit(None), "graph: expected a graph, got NoneType"),
         (lambda: tg.Ranker().fit(program, checkpoint_every=None), "checkpoint_every: expected"),

@@ -65,7 +65,12 @@ def test_scores_are_scaled_and_shifted_before_the_losses_see_them():
     ranker = small_ranker(lists="part", part=6, loss="ranknet", **PLAIN)
     chosen = batch(ranker)
     shift = np.random.default_rng(1).normal(size=16).astype(np.float32)
-    got = Optimizer(ranker.network).gradients(1, chosen, moved=[(2.0, shift), None, (-0.5, 1)])
+
+    def loss_of(*moved):
+        slates = [(*one, None, pair) for one, pair in zip(chosen, moved, strict=True)]
+        return Optimizer(ranker.network).gradients(1, slates)
+
+    got = loss_of((2.0, shift), None, (-0.5, 1))
     whole = {
         "offsets": np.array(LISTS["part"]),
         "scale": np.repeat([2.0, 1.0, -0.5], SIZES),
@@ -75,9 +80,9 @@ def test_scores_are_scaled_and_shifted_before_the_losses_see_them():
     assert slope_of(ranker, chosen, **whole) == pytest.approx(1, rel=0.02)
     for wrong in (np.zeros(5), "a"):
         with pytest.raises(tg.ConfigError, match="shift: expected a number or one for each of 11 configs"):
-            Optimizer(ranker.network).gradients(1, chosen, moved=[None, (1.0, wrong), None])
+            loss_of(None, (1.0, wrong), None)
     with pytest.raises(tg.DataError, match="shift"):
-        Optimizer(ranker.network).gradients(1, chosen, moved=[None, None, (1.0, np.nan)])
+        loss_of(None, None, (1.0, np.nan))
 
 
 class Others(Callback):
@@ -152,6 +157,17 @@ def test_passes_draw_ties_as_the_whole_batch_does():
         fields = {"slates": slates, "accumulate": passes, "lists": "part", "part": 4, "loss": "list_mle"}
         losses.append(small_ranker(steps=3, dropout=0.0, **fields).fit(level, verbose=False).history_.loss)
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_core_takes_no_other_lists():
+    ranker = small_ranker(**PLAIN)
+    chosen, targets = batch(ranker), (None, False)
+    for lists in (("graph", 3), ("part", 0), ("part",), (3, "part")):
+        with pytest.raises((TypeError, ValueError)):
+            ranker.trainer.gradients(chosen, targets, ranker.loss, lists=lists)
+    wrong = [(*chosen[0], None, (1.0, 0.0), 5)]
+    with pytest.raises(TypeError, match="slates: every entry must be a tuple"):
+        ranker.trainer.gradients(wrong, targets, ranker.loss, lists=("slate", 1))
 
 
 def test_the_fields_are_declared():

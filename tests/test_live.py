@@ -14,7 +14,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs.training import Callback, History, LiveCurve
-from tpugraphs.training.live import progress_line
+from tpugraphs.training.callbacks import progress_line
 
 SMALL = {"width": 32, "configs": 16, "evaluate_every": 5}
 

@@ -73,7 +73,9 @@ def test_it_sees_the_lists_after_scale_and_shift_and_the_gradient_is_of_the_scor
     ranker = small_ranker(loss=spy, **PLAIN)
     chosen = batch(ranker)
     before = scores_of(ranker, chosen)
-    got = Optimizer(ranker.network).gradients(1, chosen, moved=[(2.0, 1.0), None, (-0.5, 0.0)])
+    moved = [(2.0, 1.0), None, (-0.5, 0.0)]
+    slates = [(*one, None, pair) for one, pair in zip(chosen, moved, strict=True)]
+    got = Optimizer(ranker.network).gradients(1, slates)
     ((scores, times, lists),) = seen
     scale, shift = np.repeat([2.0, 1.0, -0.5], [16, 11, 3]), np.repeat([1.0, 0.0, 0.0], [16, 11, 3])
     assert scores.dtype == np.float32 and times.dtype == np.float64 and lists.tolist() == [0, 16, 27, 30]
@@ -160,12 +162,16 @@ def test_the_core_takes_nothing_else_either():
     chosen = batch(ranker)
     slates = [one.slate(rows) for one, rows in chosen]
     targets = {"time": [one.times[rows].astype(np.float64) for one, rows in chosen]}
-    for function, error in (
-        (lambda *a: None, TypeError), (lambda *a: (1.0,), TypeError), (lambda *a: ("x", a[0]), TypeError),
-        (lambda *a: (1.0, a[1]), tg.ShapeError), (lambda *a: (1.0, a[0][:3]), tg.ShapeError), (lambda: 1, TypeError),
-    ):  # fmt: skip
-        with pytest.raises(error):
+    for function in (lambda *a: None, lambda *a: (1.0,), lambda *a: ("x", a[0]), lambda *a: (1.0, a[0][:3])):
+        with pytest.raises(tg.ConfigError, match=r"loss .*<lambda>: expected it to return"):
             ranker.trainer.gradients(slates, targets, [{"loss": function}])
+    for named in (functools.partial(returns(None)), functools.partial(functools.partial(returns(None)))):
+        with pytest.raises(
+            tg.ConfigError, match=r"loss returns\.<locals>\.wrong: expected it to return a pair"
+        ):
+            ranker.trainer.gradients(slates, targets, [{"loss": named}])
+    with pytest.raises(TypeError):
+        ranker.trainer.gradients(slates, targets, [{"loss": lambda: 1}])
     with pytest.raises(tg.ConfigError, match="reads times"):
         ranker.trainer.gradients(
             slates, {"order": [one.runtimes[rows] for one, rows in chosen]}, [{"loss": max}]

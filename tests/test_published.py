@@ -12,7 +12,6 @@ from rankers import small_graph, small_ranker, small_tile
 
 import tpugraphs as tg
 from tpugraphs.recipes import get_recipe
-from tpugraphs.training import sampling
 from tpugraphs.training.optimizer import Optimizer
 
 GUIDE = Path(__file__).parents[1] / "docs" / "weights-from-outside.md"
@@ -28,9 +27,9 @@ class Visits(tg.training.Callback):
         real = fit._next_slate
 
         def note():
-            index, prepared, rows = real()
+            index, (prepared, rows, *moved) = real()
             self.taken.append((prepared.name, rows, prepared.num_configs))
-            return index, prepared, rows
+            return index, (prepared, rows, *moved)
 
         fit._next_slate = note
 
@@ -42,16 +41,6 @@ def visits(graphs, **fields):
 
 
 # ---- how slates are drawn ----
-
-
-def test_rows_drawn_with_replacement_are_even_and_come_twice():
-    drawn = np.stack([sampling.any_rows(7, 5, (3, 1, visit)) for visit in range(4000)])
-    assert drawn.min() == 0 and drawn.max() == 6
-    assert np.abs(np.bincount(drawn.ravel()) / drawn.size - 1 / 7).max() < 0.01
-    distinct = np.mean([len(set(rows)) for rows in drawn])
-    assert distinct == pytest.approx(7 * (1 - (6 / 7) ** 5), abs=0.05)  # of 5 independent draws
-    assert (sampling.any_rows(1, 3, (0,)) == 0).all()
-    assert (drawn[0] == sampling.any_rows(7, 5, (3, 1, 0))).all()
 
 
 def test_slates_with_replacement_are_full_and_train():

@@ -110,12 +110,12 @@ def test_graphs_in_files_have_the_same_weights(tmp_path):
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        (np.ones(95), r"one weight per config \(96,\), found shape \(95,\)"),
-        (np.ones((96, 1)), "one weight per config"),
-        (np.full(96, -1.0), "finite numbers >= 0, found -1.0 of config 0"),
-        ([1.0] * 95 + [np.nan], "finite numbers >= 0, found nan of config 95"),
-        ([1.0] * 95 + [1e39], "found inf of config 95"),
-        (["a"] * 96, "expected numbers"),
+        (np.ones(95), r"sample_weight: expected shape \(96,\), found shape \(95,\)"),
+        (np.ones((96, 1)), "expected shape"),
+        (np.full(96, -1.0), "numbers >= 0, found -1.0 at 0"),
+        ([1.0] * 95 + [np.nan], "finite numbers, found nan at 95"),
+        ([1.0] * 95 + [1e39], "found 1e.39 at 95"),
+        (["a"] * 96, "expected an array of numbers"),
         (np.zeros(96), "at least two configs of a weight above 0, found 0"),
     ],
 )

@@ -5,26 +5,56 @@ import signal
 import threading
 from collections import Counter
 
+import models
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankers import Break, Lazy, small_graph, small_ranker, state
+from reference.visits import FitVisits
 from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs import _core
 from tpugraphs.training import Callback, trainset
-from tpugraphs.training.sampling import (
-    EvenVisits,
-    OversampledVisits,
-    WeightedVisits,
-    close_rows,
-    fast_rows,
-    happens,
-)
+
+
+def visits_to(counts, seed=0, configs=1, **how):
+    return _core.Visits(np.array(counts, np.int64), seed, configs, **how)
+
+
+def prepared(runtimes):
+    """A prepared graph of configs that took so long."""
+    graph = _core.ModelGraph(**models.graph_arrays(2, len(runtimes), 1, 3, 0))
+    return _core.Prepared(graph, "g", measured=np.asarray(runtimes, np.int64))
+
 
 # Visits
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_visit_chooses_what_the_reference_chooses(data):
+    """Every graph and every row, whatever the order in which visits are asked for."""
+    counts = np.array(data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=8)), np.int64)
+    how = {
+        "seed": data.draw(st.integers(0, 2**64 - 1)),
+        "configs": data.draw(st.integers(1, 30)),
+        "each": data.draw(st.integers(1, 4)),
+        "graph_sampling": data.draw(st.sampled_from(["even", "sqrt-configs", "slates"])),
+        "config_sampling": data.draw(st.sampled_from(["even", "replacement", "gumbel"])),
+        "close": data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "config_temperature": data.draw(st.sampled_from([0.01, 1.0, 100.0])),
+    }
+    found, expected = _core.Visits(counts, **how), FitVisits(counts, **how)
+    assert (found.epoch, found.period) == (expected.visits.epoch, expected.visits.period)
+    times = np.random.default_rng(0).permutation(60)
+    merged = data.draw(st.integers(0, 3))  # equal configs of a graph, which are one when it is prepared
+    for visit in data.draw(st.permutations(range(0, 40, 3))):
+        index, before = found.at(visit)
+        assert (index, before) == expected.visits.at(visit)
+        graph = prepared(times[: max(1, counts[index] - merged)])
+        assert found.rows(visit, graph).tolist() == expected.rows(visit, graph).tolist()
 
 
 @settings(max_examples=40, deadline=None)
@@ -32,7 +62,7 @@ from tpugraphs.training.sampling import (
 def test_weighted_visits_keep_their_shares(weights, seed):
     weights[0] += 1
     count, epochs = len(weights), 6
-    visits = WeightedVisits(weights, (seed, 1))
+    visits = visits_to(weights, seed, graph_sampling="slates")
     seen, total = [], sum(weights)
     for visit in range(epochs * count):
         index, before = visits.at(visit)
@@ -43,13 +73,13 @@ def test_weighted_visits_keep_their_shares(weights, seed):
         for index, weight in enumerate(weights):
             share = count * weight / total
             assert np.floor(share) - 1e-9 <= times[index] <= np.ceil(share) + 1e-9
-    again = WeightedVisits(weights, (seed, 1))
+    again = visits_to(weights, seed, graph_sampling="slates")
     for visit in (epochs * count - 1, 0, count // 2, epochs * count // 2):  # in any order
         assert again.at(visit)[0] == seen[visit] and again.at(visit)[1] == seen[:visit].count(seen[visit])
 
 
 def test_small_shares_come_now_and_then():
-    visits = WeightedVisits([1, 1, 30], (3,))
+    visits = visits_to([1, 1, 30], 3, graph_sampling="slates")
     seen = Counter(visits.at(visit)[0] for visit in range(3 * 400))
     assert all(abs(seen[i] - 1200 / 32) < 20 for i in (0, 1)) and len(seen) == 3
 
@@ -61,13 +91,14 @@ def test_small_shares_come_now_and_then():
 def test_oversampled_visits_are_those_of_the_fifth_place(counts, configs, each, seed):
     """Of a graph of c configs sqrt(c c_max) in an epoch, each about equally often, in slates of equal length."""
     counts[0] += 1
-    visits = OversampledVisits(counts, configs, each, (seed, 1))
+    visits = visits_to(counts, seed, configs, each=each, graph_sampling="sqrt-configs")
     draws = [int(np.sqrt(c * max(counts))) for c in counts]
     slates = [-(-d // configs) for d in draws]
     assert visits.epoch == (sum(slates) // each * each or sum(slates))
     for epoch in range(2):
-        taken = [visits.at(epoch * visits.epoch + i) for i in range(visits.epoch)]
-        assert len(set(taken)) == len(taken) and sum(slates) - len(taken) < each
+        numbers = range(epoch * visits.epoch, (epoch + 1) * visits.epoch)
+        taken = {visits.at(visit): visit for visit in numbers}
+        assert len(taken) == visits.epoch and sum(slates) - len(taken) < each
         seen = Counter(index for index, _ in taken)
         for index, (c, d, n) in enumerate(zip(counts, draws, slates, strict=True)):
             assert seen[index] <= n
@@ -75,18 +106,47 @@ def test_oversampled_visits_are_those_of_the_fifth_place(counts, configs, each, 
             assert all(epoch * n <= slate < (epoch + 1) * n for slate in which)
             if c == 0 or seen[index] < n:
                 continue
-            rows = np.concatenate([visits.rows(index, slate, c) for slate in which])
+            graph = prepared(np.arange(1, c + 1))
+            rows = np.concatenate([visits.rows(taken[index, slate], graph) for slate in which])
             times = np.bincount(rows[:d], minlength=c)
             assert len(rows) == n * configs and times.max() - times.min() <= 1 and len(times) == c
             assert (rows[d:] == np.resize(rows[:d], len(rows) - d)).all()  # filled from the first
 
 
 def test_even_visits_are_once_per_epoch():
-    visits = EvenVisits(5, (0, 1))
+    visits = visits_to([9] * 5)
     epochs = [[visits.at(5 * epoch + i) for i in range(5)] for epoch in range(4)]
     for number, epoch in enumerate(epochs):
         assert sorted(epoch) == [(i, number) for i in range(5)]
     assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"counts": []}, "expected 1 to 2.20 graphs, got 0"),
+        ({"counts": [3, -1]}, "expected 0 to 2.40 configs of graph 1, got -1"),
+        ({"configs": 0}, "expected 1 to 2.24 configs"),
+        ({"each": 0}, "at least 1 slate"),
+        ({"close": 1.5}, "chance of close runtimes in 0..1"),
+        ({"close": np.nan}, "chance of close runtimes in 0..1"),
+        ({"config_temperature": 0.0}, "temperature above 0"),
+        ({"graph_sampling": "log"}, "graph_sampling: expected one of even"),
+        ({"config_sampling": "odd"}, "config_sampling: expected one of even"),
+    ],
+)
+def test_other_visits_are_refused(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        visits_to(**{"counts": [3], **wrong})
+
+
+def test_visits_that_there_are_not_are_refused():
+    visits = visits_to([3, 3], configs=2, graph_sampling="slates")
+    for visit in (-1, 2**60):
+        with pytest.raises(tg.ConfigError, match="visit: expected 0 to 2.50"):
+            visits.at(visit)
+    with pytest.raises(TypeError):
+        visits.rows(0, np.arange(3))
 
 
 # Close runtimes
@@ -96,21 +156,17 @@ def test_even_visits_are_once_per_epoch():
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 10**6))
 def test_close_rows_lie_in_a_window(count, k, seed):
     k = min(k, count)
-    order = np.random.default_rng(seed).permutation(count)
-    rows = close_rows(order, k, (seed, 7))
-    place = np.empty(count, np.int64)
-    place[order] = np.arange(count)
+    times = np.random.default_rng(seed).permutation(count)
+    rows = visits_to([count], seed, k, close=1.0).rows(7, prepared(times))
     assert rows.dtype == np.int64 and len(set(rows.tolist())) == k
-    assert place[rows].max() - place[rows].min() < min(count, 4 * k)
-    assert (rows == close_rows(order, k, (seed, 7))).all()
+    assert np.ptp(times[rows]) < min(count, 4 * k)
+    assert (rows == visits_to([count], seed, k, close=1.0).rows(7, prepared(times))).all()
 
 
 def test_windows_are_one_to_four_slates_anywhere():
-    spans, lows = [], []
-    for seed in range(800):
-        rows = close_rows(np.arange(1000), 10, (seed,))
-        spans.append(rows.max() - rows.min())
-        lows.append(rows.min())
+    visits, graph = visits_to([1000], 1, 10, close=1.0), prepared(np.arange(1000))
+    rows = np.array([visits.rows(visit, graph) for visit in range(800)])
+    spans, lows = np.ptp(rows, axis=1).tolist(), rows.min(axis=1).tolist()
     assert min(spans) == 9 and 30 < max(spans) <= 39
     assert 150 < sum(span == 9 for span in spans) < 250  # one in four is no longer than the slate
     assert min(lows) < 20 and max(lows) > 940
@@ -119,11 +175,16 @@ def test_windows_are_one_to_four_slates_anywhere():
 # Fast configs
 
 
+def gumbel(k, temperature, seed=5):
+    return visits_to([9], seed, k, config_sampling="gumbel", config_temperature=temperature)
+
+
 def test_fast_rows_are_drawn_in_proportion():
     """The probability of every pair in order is the product of those of its draws (Plackett and Luce)."""
     order, draws, temperature = np.array([2, 0, 1]), 6000, 0.5
     weight = np.exp((1 - np.arange(3) / 3) / temperature)  # of the places
-    seen = [tuple(fast_rows(order, 2, temperature, (5, i)).tolist()) for i in range(draws)]
+    visits, graph = gumbel(2, temperature), prepared(np.argsort(order) + 1)
+    seen = [tuple(visits.rows(i, graph).tolist()) for i in range(draws)]
     for a, b in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]:
         chance = weight[a] / weight.sum() * weight[b] / (weight.sum() - weight[a])
         count = seen.count((int(order[a]), int(order[b])))
@@ -133,22 +194,27 @@ def test_fast_rows_are_drawn_in_proportion():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 100.0]))
 def test_fast_rows_are_distinct_and_follow_from_the_key(count, k, seed, temperature):
-    k = min(k, count)
-    order = np.random.default_rng(seed).permutation(count)
-    rows = fast_rows(order, k, temperature, (seed, 8))
-    assert rows.dtype == np.int64 and len(set(rows.tolist())) == k and np.isin(rows, order).all()
-    assert (rows == fast_rows(order, k, temperature, (seed, 8))).all()
+    graph = prepared(np.random.default_rng(seed).permutation(count))
+    rows = gumbel(k, temperature, seed).rows(3, graph)
+    assert rows.dtype == np.int64 and len(set(rows.tolist())) == min(k, count) and rows.max() < count
+    assert (rows == gumbel(k, temperature, seed).rows(3, graph)).all()
 
 
 def test_a_low_temperature_draws_the_fastest_and_a_high_one_all_alike():
-    cold = [fast_rows(np.arange(1000), 10, 0.01, (i,)).mean() for i in range(50)]
-    hot = [fast_rows(np.arange(1000), 10, 100.0, (i,)).mean() for i in range(200)]
+    graph = prepared(np.arange(1000))
+    cold = [gumbel(10, 0.01).rows(i, graph).mean() for i in range(50)]
+    hot = [gumbel(10, 100.0).rows(i, graph).mean() for i in range(200)]
     assert np.mean(cold) < 15 and abs(np.mean(hot) - 499.5) < 30
 
 
-def test_chances():
-    assert not happens(0.0, (1,)) and all(happens(1.0, (i,)) for i in range(50))
-    assert 400 < sum(happens(0.5, (0, i)) for i in range(1000)) < 600
+def test_rows_drawn_with_replacement_are_even_and_come_twice():
+    visits, graph = visits_to([7], 3, 5, config_sampling="replacement"), prepared(np.arange(7))
+    drawn = np.stack([visits.rows(visit, graph) for visit in range(4000)])
+    assert drawn.min() == 0 and drawn.max() == 6
+    assert np.abs(np.bincount(drawn.ravel()) / drawn.size - 1 / 7).max() < 0.01
+    distinct = np.mean([len(set(rows)) for rows in drawn])
+    assert distinct == pytest.approx(7 * (1 - (6 / 7) ** 5), abs=0.05)  # of 5 independent draws
+    assert (visits_to([1], 0, 3, config_sampling="replacement").rows(0, prepared([5])) == 0).all()
 
 
 def slates_of(fields, steps=30, graphs=None):
@@ -160,9 +226,9 @@ def slates_of(fields, steps=30, graphs=None):
             real = fit._next_slate
 
             def note():
-                index, prepared, rows = real()
-                taken.append((prepared.name, np.sort(prepared.runtimes[rows]), prepared.num_configs))
-                return index, prepared, rows
+                index, (graph, rows, *moved) = real()
+                taken.append((graph.name, np.sort(graph.runtimes[rows]), graph.num_configs))
+                return index, (graph, rows, *moved)
 
             fit._next_slate = note
 
@@ -217,11 +283,9 @@ def test_the_loss_of_a_step_is_the_mean_over_its_slates():
         graph = next(graph for graph in g if graph.name == name)
         fresh = small_ranker(steps=1, dropout=0.0)
         fresh.pipeline.fit(g)
-        prepared = fresh.pipeline.apply(graph)
-        rows = np.flatnonzero(np.isin(prepared.runtimes, times))
-        singles.append(
-            fresh.trainer.gradients([prepared.slate(rows)], [prepared.runtimes[rows]], fresh.loss)[0]
-        )
+        found = fresh.pipeline.apply(graph)
+        rows = np.flatnonzero(np.isin(found.runtimes, times))
+        singles.append(fresh.trainer.gradients([found.slate(rows)], [found.runtimes[rows]], fresh.loss)[0])
     assert loss == pytest.approx(np.mean(singles), rel=1e-4)
 
 

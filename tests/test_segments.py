@@ -2,20 +2,22 @@
 
 import copy
 
+import models
 import numpy as np
 import pytest
 from models import named
 from rankers import Break, Lazy, networks, small_any, small_graph, small_ranker, state
 from reference import preprocess as reference
+from reference import segments as reference_segments
 from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import get_recipe
 from tpugraphs.training import CHECKPOINT, Callback
 from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.segments import Drawn, ScoreTable, Segments
 
 GRAPHS = [small_graph(i, configs=40 + i, nodes=14 + 5 * i, config_nodes=4 + i) for i in range(3)]
 FIELDS = {"prune": "none", "segment": 4}
@@ -91,97 +93,143 @@ def test_configs_of_packs_are_read_in_place(tmp_path):
     assert ranker.network.prepare(packed).num_segments > 1
 
 
-# ---- the table --------------------------------------------------------------------------------------------
+# ---- what is stored ---------------------------------------------------------------------------------------
+
+
+def cut(count):
+    """A prepared graph in so many segments."""
+    graph = _core.ModelGraph(**models.graph_arrays(count, 8, min(count, 2), 3, 0))
+    return _core.Prepared(graph, "cut", segments=1 if count > 1 else 0)
+
+
+def slate(count, segment, rows):
+    return cut(count), np.asarray(rows), segment, None
+
+
+def stored(segments):
+    """What is stored: graph -> config -> scores of its segments."""
+    given, found = segments.tensors(), {}
+    configs, scores = given["segments.configs"].tolist(), given["segments.scores"]
+    for graph, own, count in given["segments.sizes"].tolist():
+        table, scores = scores[: own * count].reshape(own, count), scores[own * count :]
+        found[graph], configs = dict(zip(configs[:own], table, strict=True)), configs[own:]
+    return found
 
 
 def test_what_was_stored_comes_back_and_nothing_else():
-    rng, table, truth = np.random.default_rng(0), ScoreTable(3), np.full((500, 3), np.nan, np.float32)
+    rng, segments = np.random.default_rng(0), _core.Segments(1.0, 0)
+    truth = np.full((500, 3), np.nan, np.float32)
     for _ in range(60):
-        configs, segment = rng.permutation(500)[:7], rng.integers(3)
+        configs, segment = rng.permutation(500)[:7], int(rng.integers(3))
         truth[configs, segment] = scores = rng.normal(size=7).astype(np.float32)
-        table.put(configs, segment, scores)
-        np.testing.assert_array_equal(table.get(np.arange(500)), truth)
+        segments.store(4, slate(3, segment, configs), scores)
+        found = stored(segments)[4]
+        np.testing.assert_array_equal(list(found.values()), truth[list(found)])
     seen = ~np.isnan(truth).all(1)
-    assert 200 < seen.sum() < 400 and table.configs.tolist() == np.flatnonzero(seen).tolist()
+    assert 200 < seen.sum() < 400 and list(found) == np.flatnonzero(seen).tolist()
 
 
-def test_memory_grows_with_what_was_visited():
-    """Not with the number of configs: these are numbers up to 10^12."""
-    table, rng = ScoreTable(40), np.random.default_rng(0)
-    for visits in range(1, 301):
-        table.put(rng.integers(0, 10**12, 32), int(rng.integers(40)), np.zeros(32))
-        assert 32 * visits * 176 <= table.nbytes <= 32 * visits * (16 + 2 * 160)
+def test_a_config_twice_in_a_slate_is_stored_once():
+    segments = _core.Segments(1.0, 0)
+    segments.store(0, slate(2, 1, [5, 3, 5]), np.array([1, 2, 3], np.float32))
+    assert {config: scores[1] for config, scores in stored(segments)[0].items()} == {3: 2, 5: 3}
 
 
-class Cut:
-    """A prepared graph of so many segments, as far as `draw` asks."""
+def test_slates_of_another_kind_are_not_stored():
+    segments, scores = _core.Segments(1.0, 0), np.zeros(2, np.float32)
+    segments.store(0, slate(3, None, ROWS), scores)
+    assert segments.tensors() == {}
+    for wrong in (3, -1):
+        with pytest.raises(IndexError, match="segment: expected 0..2"):
+            segments.store(0, slate(3, wrong, ROWS), scores)
+    with pytest.raises(tg.ShapeError, match="scores"):
+        segments.store(0, slate(3, 1, ROWS), scores[:1])
+    with pytest.raises(TypeError):
+        segments.store(0, (1, 2, 3, 4), scores)
 
-    name = "cut"
 
-    def __init__(self, count):
-        self.num_segments = count
-
-
-def drawn(segments, visits, count, rows):
-    return [segments.draw(0, visit, Cut(count), rows) for visit in range(visits)]
+def drawn(segments, visits, count, rows, moved=None):
+    return [segments.draw(0, visit, cut(count), rows, moved)[2:] for visit in range(visits)]
 
 
 ROWS = np.array([5, 3])
 
 
 def test_before_anything_is_stored_the_segment_stands_for_all():
-    found = drawn(Segments(1.0, 0), 400, 5, ROWS)
-    assert {(one.scale, one.shift) for one in found} == {(5.0, 0.0)}
-    counts = np.bincount([one.segment for one in found])
+    found = drawn(_core.Segments(1.0, 0), 400, 5, ROWS)
+    assert all((scale == 5).all() and (shift == 0).all() for _, (scale, shift) in found)
+    counts = np.bincount([segment for segment, _ in found])
     assert len(counts) == 5 and (abs(counts - 80) < 40).all()
-    again = drawn(Segments(1.0, 1), 400, 5, ROWS)
-    assert [one.segment for one in again] != [one.segment for one in found]
+    again = drawn(_core.Segments(1.0, 1), 400, 5, ROWS)
+    assert [segment for segment, _ in again] != [segment for segment, _ in found]
+    for visit, (segment, _) in enumerate(found[:50]):
+        key = (0, Stream.SEGMENTS, visit, 0)
+        assert segment == int(tg.kernels.sample_without_replacement(5, 1, key)[0])
 
 
 def test_a_segment_counts_where_it_is_kept_and_all_configs_of_the_slate_are_known():
-    segments = Segments(1.0, 0)
-    segments.store(Drawn(0, 4, 1, np.array([3, 5, 7])), np.array([1, 2, 3], np.float32))
-    segments.store(Drawn(0, 4, 2, np.array([5])), np.array([40], np.float32))  # not of config 3
-    segments.store(Drawn(1, 4, 3, ROWS), np.array([500, 600], np.float32))  # of another graph
-    for one in drawn(segments, 50, 4, ROWS):
-        known = one.segment != 1
-        assert one.scale == (3 if known else 4)
-        assert np.broadcast_to(one.shift, 2).tolist() == ([2, 1] if known else [0, 0])
-    nothing = Segments(0.0, 0)
-    nothing.store(Drawn(0, 4, 1, ROWS), np.zeros(2, np.float32))
-    assert nothing.tables == {} and nothing.tensors() == {}
+    segments = _core.Segments(1.0, 0)
+    segments.store(0, slate(4, 1, [3, 5, 7]), np.array([1, 2, 3], np.float32))
+    segments.store(0, slate(4, 2, [5]), np.array([40], np.float32))  # not of config 3
+    segments.store(1, slate(4, 3, ROWS), np.array([500, 600], np.float32))  # of another graph
+    for segment, (scale, shift) in drawn(segments, 50, 4, ROWS):
+        known = segment != 1
+        assert set(scale.tolist()) == {3 if known else 4}
+        assert shift.tolist() == ([2, 1] if known else [0, 0])
+    nothing = _core.Segments(0.0, 0)
+    nothing.store(0, slate(4, 1, ROWS), np.zeros(2, np.float32))
+    assert nothing.tensors() == {}
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
+def test_coins_and_sums_are_those_of_the_reference(keep):
+    rng, segments, table, least = np.random.default_rng(3), _core.Segments(keep, 11), {}, 9.0
+    for visit in range(300):
+        rows = rng.permutation(12)[:4]
+        segment, (scale, shift) = segments.draw(0, visit, cut(9), rows)[2:]
+        expected = reference_segments.others(table, rows, segment, 9, keep, (11, Stream.SEGMENTS, visit, 1))
+        assert scale.tolist() == [expected[0]] * 4 and shift.tolist() == expected[1].tolist()
+        scores = rng.normal(size=4).astype(np.float32)
+        segments.store(0, slate(9, segment, rows), scores)
+        for config, score in zip(rows.tolist(), scores, strict=True):
+            table.setdefault(config, np.full(9, np.nan))[segment] = score
+        least = min(least, scale[0])
+    assert len(table) == 12 and least < 9
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("stored", [0, 2, 5])
-def test_the_expectation_is_the_score_of_the_graph(keep, stored):
+@pytest.mark.parametrize("known", [0, 2, 5])
+def test_the_expectation_is_the_score_of_the_graph(keep, known):
     """Where stored scores are fresh ones: over the segments drawn now and those that happened to be stored."""
     rng, truth = np.random.default_rng(1), np.array([[1, -2, 4, 8, -16], [3, 0, -5, 7, 9]], np.float32)
-    total, draws = np.zeros(2), 6000
+    total, draws, graph = np.zeros(2), 6000, cut(5)
     squares = np.zeros(2)
     for visit in range(draws):
-        segments = Segments(keep, 7)
-        for other in rng.permutation(5)[:stored]:
-            segments.store(Drawn(0, 5, int(other), ROWS), truth[:, other])
-        one = segments.draw(0, visit, Cut(5), ROWS)
-        seen = one.scale * truth[:, one.segment] + one.shift
+        segments = _core.Segments(keep, 7)
+        for other in rng.permutation(5)[:known]:
+            segments.store(0, (graph, ROWS, int(other), None), truth[:, other].copy())
+        segment, (scale, shift) = segments.draw(0, visit, graph, ROWS)[2:]
+        seen = scale * truth[:, segment] + shift
         total, squares = total + seen, squares + seen**2
     mean = total / draws
     error = np.sqrt((squares / draws - mean**2) / draws)
     assert (abs(mean - truth.sum(1)) <= 4 * error + 1e-4).all()
-    if keep == 1 and stored == 5:
+    if keep == 1 and known == 5:
         assert (error < 1e-4).all()  # nothing is left to chance
-    elif keep == 0.5 or stored < 5:
+    elif keep == 0.5 or known < 5:
         assert (error > 0.05).all()
 
 
 def test_a_callback_scales_and_shifts_the_score_of_the_graph():
-    one = Drawn(0, 3, 1, ROWS, 2.0, np.array([10, 20], np.float32))
-    scale, shift = one.moved((3, [1, 2]))
-    assert scale.tolist() == [6, 6] and shift.tolist() == [31, 62]
-    assert one.moved() == (2.0, one.shift) and Drawn(0, 1, None, ROWS).moved() is None
-    with pytest.raises(tg.ConfigError, match="shift: expected a number or one for each of 2 configs"):
-        one.moved((1, [1, 2, 3]))
+    segments = _core.Segments(1.0, 0)
+    segments.store(0, slate(2, 0, ROWS), np.array([10, 20], np.float32))
+    segments.store(0, slate(2, 1, ROWS), np.array([30, 40], np.float32))
+    for segment, (scale, shift) in drawn(segments, 9, 2, ROWS, (3, [1, 2])):
+        assert scale.tolist() == [3, 3] and shift.tolist() == ([91, 122] if segment == 0 else [31, 62])
+    assert drawn(segments, 2, 1, ROWS) == [(None, None)] * 2
+    assert drawn(segments, 2, 1, ROWS, (3, 1)) == [(None, (3, 1))] * 2
+    with pytest.raises(tg.ConfigError, match=r"shift: expected a number .* 2 configs .*, got \[1, 2, 3\]"):
+        drawn(segments, 1, 2, ROWS, (1, [1, 2, 3]))
 
 
 # ---- fits -------------------------------------------------------------------------------------------------
@@ -195,8 +243,8 @@ class Watch(Callback):
 
     def on_step(self, fit):
         (scores,) = fit.optimizer.scores
-        (table,) = fit.segments.tables.values()
-        self.scores.append((table.get(table.configs), scores))
+        (table,) = stored(fit.segments).values()
+        self.scores.append((np.array(list(table.values())), scores))
 
 
 def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
@@ -212,10 +260,9 @@ def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
     assert sorted(table[:, segment]) == sorted(scores) and len(scores) == graph.num_configs
     np.testing.assert_allclose(table[:, segment], before[segment], rtol=1e-4, atol=1e-5)
     twin = small_ranker(**FIELDS, loss="ranknet", dropout=0.0, configs=100)
-    loss = Optimizer(twin.network).gradients(
-        1, [(prepared, np.arange(graph.num_configs))],
-        moved=[(float(prepared.num_segments), 0.0)], segments=[int(segment)],
-    )  # fmt: skip
+    whole = (float(prepared.num_segments), 0.0)
+    slates = [(prepared, np.arange(graph.num_configs), int(segment), whole)]
+    loss = Optimizer(twin.network).gradients(1, slates)
     assert history.loss[0] == pytest.approx(loss, rel=1e-5)
     later, _ = watch.scores[-1]
     assert 1 < (~np.isnan(later).any(0)).sum() <= prepared.num_segments
@@ -260,14 +307,14 @@ def test_a_fit_resumes_exactly_and_has_the_bits_of_any_number_of_threads(tmp_pat
 
 
 def test_a_table_of_a_checkpoint_comes_back_or_is_refused():
-    segments = Segments(0.5, 3)
+    segments = _core.Segments(0.5, 3)
     for graph, count in ((4, 3), (2, 5)):
         for segment in range(count - 1):
             rows = np.arange(segment, 20, 1 + graph)
-            segments.store(Drawn(graph, count, segment, rows), rows.astype(np.float32) / 7)
-    tensors, twin = segments.tensors(), Segments(0.5, 3)
+            segments.store(graph, slate(count, segment, rows), rows.astype(np.float32) / 7)
+    tensors, twin = segments.tensors(), _core.Segments(0.5, 3)
     twin.restore("file", tensors, 5)
-    assert tensors.keys() == twin.tensors().keys() and twin.tables.keys() == {2, 4}
+    assert tensors.keys() == twin.tensors().keys() and stored(twin).keys() == {2, 4}
     for name, array in tensors.items():
         np.testing.assert_array_equal(array, twin.tensors()[name])
     changes = {
@@ -282,9 +329,12 @@ def test_a_table_of_a_checkpoint_comes_back_or_is_refused():
     for name, values in changes.items():
         for value in values:
             with pytest.raises(tg.CheckpointError, match="segments"):
-                Segments(0.5, 3).restore("file", {**tensors, name: value}, 5)
-    with pytest.raises(tg.CheckpointError, match="cut: has 4 segments, found 3 in the checkpoint"):
-        twin.draw(4, 1, Cut(4), ROWS)
+                _core.Segments(0.5, 3).restore("file", {**tensors, name: value}, 5)
+    with pytest.raises(
+        tg.CheckpointError,
+        match="cut: segments.sizes: expected as many segments as the graph has, found 3 of 4",
+    ):
+        twin.draw(4, 1, cut(4), ROWS)
 
 
 def test_several_seeds_share_the_segments():

@@ -12,7 +12,6 @@ from test_own_loss import log_squares, slope_of
 
 import tpugraphs as tg
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.training.own_loss import OwnLoss
 
 torch = pytest.importorskip("torch", reason="the bridge needs PyTorch: pip install '.[torch]'")
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
@@ -76,9 +75,9 @@ def test_value_and_gradient_are_those_of_the_same_in_numpy_and_of_differences(mi
         return mine(scores.double() if double else scores, runtimes, lists)
 
     loss, (scores, runtimes, lists) = tg.torch.as_loss(function), case()
-    value, gradient = OwnLoss(loss)(scores.copy(), runtimes, lists)
+    value, gradient = loss(scores.copy(), runtimes, lists)
     expected, wanted = numpy(scores, runtimes, lists)
-    assert value == pytest.approx(expected, rel=1e-6) and gradient.dtype == np.float32
+    assert value == pytest.approx(expected, rel=1e-6) and gradient.dtype == scores.dtype
     np.testing.assert_allclose(gradient, wanted, rtol=2e-6, atol=1e-7)
     for d in np.random.default_rng(1).normal(size=(4, 30)):
         ends = [numpy(scores.astype(np.float64) + h * d, runtimes, lists)[0] for h in (1e-6, -1e-6)]

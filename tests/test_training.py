@@ -442,9 +442,9 @@ def test_early_stopping_waits_for_its_patience():
         stopping.on_evaluate(fit, metric)
         assert stopping.waited == waited
     assert "2 evaluations" in fit.why
-    for wrong in ({"patience": 0}, {"min_delta": -1.0}):
-        with pytest.raises(tg.ConfigError, match="EarlyStopping"):
-            EarlyStopping(**wrong)
+    for name, wrong in (("patience", 0), ("min_delta", -1.0)):
+        with pytest.raises(tg.ConfigError, match=f"{name}: expected a"):
+            EarlyStopping(**{name: wrong})
 
 
 # Interruption

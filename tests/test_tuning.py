@@ -7,8 +7,7 @@ from rankers import Break, small_any, small_graph, small_ranker, state
 import tpugraphs as tg
 from tpugraphs.recipes import Recipe, TrainingFields, get_recipe
 from tpugraphs.recipes.base import encode
-from tpugraphs.training.optimizer import parameter_groups
-from tpugraphs.training.tuning import Tuning
+from tpugraphs.training.optimizer import Tuning, parameter_groups
 
 TRAIN, OTHER = [small_graph(0), small_graph(1)], small_graph(5)
 
@@ -109,9 +108,12 @@ def test_factors_multiply_those_of_the_recipe_and_decays_replace_them():
         ({"groups": [{"match": "head.*", "learning_rate": 1.0, "x": 1}]}, "groups: expected dicts such as"),
         (
             {"groups": [{"match": "head.*", "learning_rate": -1.0}]},
-            "learning_rate of 'head.*' must be a number",
+            "groups: learning_rate of 'head.*': expected a number from 0",
         ),
-        ({"groups": [{"match": "head.*", "weight_decay": np.nan}]}, "must be a number in 0..1e9, got nan"),
+        (
+            {"groups": [{"match": "head.*", "weight_decay": np.nan}]},
+            "expected a number from 0 to 1e.09, got nan",
+        ),
         ({"groups": [{"match": "tail.*", "learning_rate": 2.0}]}, "groups: 'tail.*' matches no parameter"),
         ({"learning_rate": -1.0}, "learning_rate must be a number in"),
         ({"learning_rate": "much"}, "learning_rate must be a number in"),

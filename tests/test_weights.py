@@ -120,7 +120,7 @@ def test_all_that_does_not_fit_is_named_at_once():
         "linear.linear.weight (8, 245) instead of (8, 246)",
     ):
         assert part in str(caught.value)
-    with pytest.raises(tg.CheckpointError, match=r"and \d+ more"):
+    with pytest.raises(tg.CheckpointError, match=r"and \d+ others"):
         tg.Ranker.from_torch(given, scaler=constants())  # of another width
 
 

@@ -155,11 +155,15 @@ def safetensors_load(
 
 # model
 _T = TypeVar("_T")
+_Moved = tuple[Any, Any]  # scale and shift of scores: numbers, or arrays (n,)
+_Slate = tuple["Prepared", NDArray[np.int64], int | None, _Moved | None]
 _Slates = Sequence[
-    tuple["ModelGraph | Prepared", NDArray[np.int64]] | tuple["Prepared", NDArray[np.int64], int | None]
+    tuple["ModelGraph | Prepared", NDArray[np.int64]]
+    | tuple["Prepared", NDArray[np.int64], int | None]
+    | _Slate
 ]
 _PerSlate = Sequence[NDArray[Any]]
-_Lists = dict[str, NDArray[Any] | None]
+_Lists = dict[str, NDArray[Any] | None] | tuple[str, int]
 
 @final
 class ModelGraph:
@@ -245,6 +249,40 @@ class Store:
     def get(self, key: Any, /) -> Any: ...
     def put(self, key: Any, value: _T, nbytes: int = 0, /) -> _T: ...
     def clear(self) -> None: ...
+
+@final
+class Visits:
+    epoch: int
+    period: int
+    def __new__(
+        cls,
+        counts: NDArray[np.int64],
+        seed: int,
+        configs: int,
+        each: int = 1,
+        graph_sampling: str = "even",
+        config_sampling: str = "even",
+        close: float = 0.0,
+        config_temperature: float = 1.0,
+    ) -> Visits: ...
+    def at(self, visit: int, /) -> tuple[int, int]: ...
+    def rows(self, visit: int, prepared: Prepared, /) -> NDArray[np.int64]: ...
+
+@final
+class Segments:
+    def __new__(cls, keep: float, seed: int) -> Segments: ...
+    def draw(
+        self,
+        graph: int,
+        visit: int,
+        prepared: Prepared,
+        rows: NDArray[np.int64],
+        moved: _Moved | None = None,
+        /,
+    ) -> _Slate: ...
+    def store(self, graph: int, slate: _Slate, scores: NDArray[np.float32], /) -> None: ...
+    def tensors(self) -> dict[str, NDArray[Any]]: ...
+    def restore(self, path: str, tensors: dict[str, NDArray[Any]], graphs: int, /) -> None: ...
 
 def target_names() -> tuple[str, ...]: ...
 def target_values(times: NDArray[np.float64], target: str, /) -> NDArray[np.float64]: ...
@@ -500,6 +538,7 @@ def product_tn(
 # optim
 def optimizers() -> dict[str, int]: ...
 def optimizer_attrs() -> list[dict[str, Any]]: ...
+def average(mean: NDArray[np.float64], w: NDArray[np.float32], share: float, /) -> None: ...
 def optimizer_step(
     optimizer: dict[str, Any],
     w: NDArray[np.float32],

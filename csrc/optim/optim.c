@@ -169,3 +169,8 @@ tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const 
         update_group(o, &o->groups[i], w, g, moments, scale < 1 ? scale : 1);
     return TG_OK;
 }
+
+void tg_average(int64_t n, double share, const float *w, double *mean) {
+#pragma omp parallel for schedule(static) num_threads(tg_threads(3.0 * (double)n))
+    for (int64_t i = 0; i < n; i++) mean[i] += share * ((double)w[i] - mean[i]);
+}

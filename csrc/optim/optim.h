@@ -62,4 +62,7 @@ tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const 
 
 double tg_global_norm(int64_t n, const float *g);
 
+/* Move an average (n) of weights by a share of its way to w (n). */
+void tg_average(int64_t n, double share, const float *w, double *mean);
+
 #endif

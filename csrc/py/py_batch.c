@@ -4,9 +4,8 @@
 #include <string.h>
 
 static int wrong_entry(void) {
-    PyErr_SetString(PyExc_TypeError,
-                    "slates: every entry must be a tuple (ModelGraph, rows), (Prepared, rows) or "
-                    "(Prepared, rows, segment)");
+    PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (ModelGraph, rows), (Prepared, rows), "
+                                     "(Prepared, rows, segment) or (Prepared, rows, segment, moved)");
     return -1;
 }
 
@@ -31,10 +30,12 @@ static const int64_t *stored_rows(tg_py_batch *batch, PyObject *kept, const int6
 
 static int take_entry(tg_py_batch *batch, const tg_state *state, PyObject *item, tg_entry *entry) {
     const Py_ssize_t size = PyTuple_Check(item) ? PyTuple_Size(item) : 0;
-    if (size != 2 && size != 3) return wrong_entry();
-    PyObject *of = PyTuple_GetItem(item, 0), *which = size == 3 ? PyTuple_GetItem(item, 2) : Py_None;
+    if (size < 2 || size > 4) return wrong_entry();
+    PyObject *of = PyTuple_GetItem(item, 0), *which = size > 2 ? PyTuple_GetItem(item, 2) : Py_None;
+    PyObject *moved = size > 3 ? PyTuple_GetItem(item, 3) : Py_None;
     const int prepared = PyObject_TypeCheck(of, state->prepared);
-    if (!prepared && (size == 3 || !PyObject_TypeCheck(of, state->model_graph))) return wrong_entry();
+    if (!prepared && (size > 2 || !PyObject_TypeCheck(of, state->model_graph))) return wrong_entry();
+    if (moved != Py_None && (!PyTuple_Check(moved) || PyTuple_Size(moved) != 2)) return wrong_entry();
     npy_intp dims[1] = {-1};
     PyArrayObject *rows = tg_array(PyTuple_GetItem(item, 1), "rows", NPY_INT64, 1, dims, "(C,)");
     if (rows == NULL) return -1;

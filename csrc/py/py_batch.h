@@ -6,7 +6,8 @@
 
 enum { TG_MOST_ROWS = 16777216 }; /* of a slate, 2^24 */
 
-/* Made from a sequence of (Graph, rows), (Prepared, rows) and (Prepared, rows, segment). */
+/* Made from a sequence of (Graph, rows), (Prepared, rows), (Prepared, rows, segment), and the same with (scale, shift) of
+   the scores, or None, for recipe_lists in py_pass.c. */
 typedef struct tg_py_batch {
     PyObject *items; /* tuple that keeps the pairs alive */
     PyObject *rows;  /* list that keeps alive what entries have instead of the rows that were given */

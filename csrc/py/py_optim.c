@@ -109,6 +109,23 @@ static PyObject *nonnegative(PyObject *self, PyObject *args) {
     return (PyObject *)found;
 }
 
+static PyObject *average(PyObject *self, PyObject *args) {
+    PyObject *mean, *weights;
+    npy_intp n = -1;
+    double share;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOd:average", &mean, &weights, &share)) return NULL;
+    PyArrayObject *m = tg_array(mean, "mean", NPY_FLOAT64, 1, &n, "(P,)");
+    PyArrayObject *w = m == NULL ? NULL : tg_array(weights, "w", NPY_FLOAT32, 1, &n, "(P,)");
+    if (w == NULL) return NULL;
+    if (!PyArray_ISWRITEABLE(m))
+        return PyErr_Format(PyExc_ValueError, "mean: is updated in place and must be writable");
+    Py_BEGIN_ALLOW_THREADS;
+    tg_average(n, share, TG_F32(w), TG_F64(m));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 static PyObject *optimizer_attrs(PyObject *self, PyObject *unused) {
     int n;
     const tg_attr *attrs = tg_optimizer_attrs(&n);
@@ -124,6 +141,8 @@ PyMethodDef tg_optim_methods[] = {
     {"optimizer_step", optimizer_step, METH_VARARGS,
      PyDoc_STR("(optimizer, w, g, moments) -> norm of g: one update in place, of the optimizer that the dict "
                "describes: kind, lr, step, clip, weight_decay or groups, beta1, beta2, eps, momentum.")},
+    {"average", average, METH_VARARGS,
+     PyDoc_STR("average(mean (P,) float64, w (P,) float32, share): mean += share (w - mean), in place.")},
     {"nonnegative", nonnegative, METH_VARARGS,
      PyDoc_STR(
          "(products (T, T), moments (T,), sweeps) -> (T,): least squares c' P c - 2 m' c over c >= 0, by "

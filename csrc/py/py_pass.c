@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "py/py_rank.h"
 
 /* ---- memory ---- */
@@ -427,6 +428,58 @@ static int take_lists(tg_py_pass *p, PyObject *dict) {
     return 0;
 }
 
+/* What moves the scores of slate i; None: nothing. */
+static PyObject *moved_of(const tg_py_pass *p, int i) {
+    PyObject *item = PyTuple_GetItem(p->batch.items, i);
+    return PyTuple_Size(item) > 3 ? PyTuple_GetItem(item, 3) : Py_None;
+}
+
+static int take_moved(tg_py_pass *p) {
+    float *scale = own(p, (size_t)p->batch.total * sizeof *scale);
+    float *shift = scale == NULL ? NULL : own(p, (size_t)p->batch.total * sizeof *shift);
+    if (shift == NULL) return -1;
+    p->lists.scale = scale;
+    p->lists.shift = shift;
+    for (int i = 0; i < p->batch.n; i++) {
+        const int64_t n = p->batch.entries[i].C;
+        PyObject *moved = moved_of(p, i);
+        for (int64_t c = 0; moved == Py_None && c < n; c++) scale[c] = 1; /* and shift 0 */
+        if (moved != Py_None && tg_py_moved(moved, n, scale, shift) < 0) return -1;
+        scale += n;
+        shift += n;
+    }
+    return 0;
+}
+
+/* `of` is (kind, most): a list is a slate, a part of a slate of at most so many configs, or the whole batch. */
+static int recipe_lists(tg_py_pass *p, PyObject *of) {
+    enum { SLATE, PART, BATCH };
+    const char *word;
+    long long most;
+    int moves = 0;
+    if (!PyArg_ParseTuple(of, "sL;lists must be (kind, most)", &word, &most)) return -1;
+    const int kind = tg_attr_choice("slate|part|batch", word);
+    if (kind < 0 || most < 1) {
+        PyErr_SetString(PyExc_ValueError, "lists: expected slate, part or batch, and at least 1 config");
+        return -1;
+    }
+    for (int i = 0; i < p->batch.n; i++) moves |= moved_of(p, i) != Py_None;
+    if (kind == SLATE && !moves) return 0;
+    int64_t *ends = own(p, (size_t)(p->batch.total + 1) * sizeof *ends), at = 0;
+    if (ends == NULL) return -1;
+    for (int i = 0; i < p->batch.n; i++) {
+        const int64_t n = p->batch.entries[i].C, parts = kind == PART ? (n + most - 1) / most : 1;
+        for (int64_t k = 1; k <= parts; k++) ends[p->lists.count + k] = at + n * k / parts;
+        at += n;
+        if (kind == BATCH) ends[1] = at;
+        else p->lists.count += parts;
+    }
+    if (kind == BATCH) p->lists.count = 1;
+    p->lists.offsets = ends;
+    p->pass.lists = &p->lists;
+    return moves ? take_moved(p) : 0;
+}
+
 int tg_py_pass_losses(tg_py_pass *p, const tg_state *state, PyObject *losses, PyObject *targets,
                       PyObject *lists, uint64_t key) {
     if (tg_py_losses(losses, &p->losses) < 0) return -1;
@@ -439,7 +492,8 @@ int tg_py_pass_losses(tg_py_pass *p, const tg_state *state, PyObject *losses, Py
     if (take_targets(p, state, targets) < 0) return -1;
     p->losses.key = p->pass.key = key;
     p->pass.losses = &p->losses;
-    return lists == NULL || lists == Py_None ? 0 : take_lists(p, lists);
+    if (lists == NULL || lists == Py_None) return 0;
+    return PyTuple_Check(lists) ? recipe_lists(p, lists) : take_lists(p, lists);
 }
 
 int tg_py_pass_start(tg_py_pass *p, PyObject *dscores) {

@@ -39,6 +39,8 @@ PyObject *tg_new_prepared(PyTypeObject *type, tg_py_model_graph *nodes, const tg
 
 int tg_add_prepared_type(PyObject *module);
 int tg_add_store_type(PyObject *module);
+int tg_add_visits_type(PyObject *module);
+int tg_add_segments_type(PyObject *module);
 
 /* One of the arrays, borrowed; NULL with an exception. */
 PyArrayObject *tg_py_made(tg_py_prepared *self, tg_made which);

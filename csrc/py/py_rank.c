@@ -2,6 +2,7 @@
  */
 #include "py/py_rank.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,25 +22,100 @@ static PyObject *copied(int typenum, const void *items, int64_t n, size_t size) 
     return (PyObject *)array;
 }
 
-/* (value, gradient (E,) float32) of a function of the caller's, called with copies that are its own. */
+/* The readable name of a function, as plain_name in tpugraphs/recipes/functions.py makes it. A new reference. */
+static PyObject *name_of(PyObject *function) {
+    PyObject *name = PyObject_GetAttrString(function, "__qualname__");
+    if (name != NULL) return name;
+    PyErr_Clear();
+    PyObject *inner = PyObject_GetAttrString(function, "func"); /* of functools.partial */
+    if (inner == NULL) PyErr_Clear();
+    name = inner != NULL ? name_of(inner) : PyType_GetQualName(Py_TYPE(function));
+    Py_XDECREF(inner);
+    return name;
+}
+
+/* -1 with a ConfigError: what a function was expected to return. `found`, a new text, is let go. */
+static int returned(PyObject *function, const char *expected, PyObject *found, const char *todo) {
+    PyObject *name = found == NULL ? NULL : name_of(function);
+    PyObject *text = name == NULL ? NULL
+                                  : PyUnicode_FromFormat("loss %S: expected it to return %s, got %U%s", name,
+                                                         expected, found, todo);
+    const char *message = text == NULL ? NULL : tg_utf8(text, NULL);
+    if (message != NULL) {
+        tg_error err;
+        tg_fail(&err, TG_E_CONFIG, "%s", message);
+        tg_raise(&err, NULL);
+    }
+    Py_XDECREF(found);
+    Py_XDECREF(name);
+    Py_XDECREF(text);
+    return -1;
+}
+
+#define DIVERGED "; see that it is defined for equal scores and runtimes, or lower the learning_rate"
+
+static int take_value(PyObject *function, PyObject *given, double *value) {
+    int number = !PyBool_Check(given) && tg_plain_number(given, value);
+    if (!number && PyArray_CheckScalar(given)) {
+        PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL);
+        if (array == NULL) return -1;
+        const int type = PyArray_TYPE((PyArrayObject *)array);
+        PyObject *real = PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) ? PyNumber_Float(given) : NULL;
+        number = real != NULL;
+        if (number) *value = PyFloat_AsDouble(real);
+        Py_DECREF(array);
+        Py_XDECREF(real);
+        if (PyErr_Occurred()) return -1;
+    }
+    if (!number) return returned(function, "a number as the loss", PyUnicode_FromFormat("%.60R", given), "");
+    if (isfinite(*value)) return 0;
+    return returned(function, "a finite loss", PyUnicode_FromFormat("%.60R", given), DIVERGED);
+}
+
+static int take_gradient(PyObject *function, PyObject *given, int64_t n, float *gradient) {
+    char expected[96];
+    PyArrayObject *a = PyArray_Check(given) ? (PyArrayObject *)given : NULL;
+    const int type = a == NULL ? -1 : PyArray_TYPE(a);
+    if (type != NPY_FLOAT32 && type != NPY_FLOAT64) {
+        snprintf(expected, sizeof expected, "a gradient (%lld,) float32 or float64", (long long)n);
+        PyObject *found =
+            a == NULL ? PyType_GetQualName(Py_TYPE(given)) : PyObject_Str((PyObject *)PyArray_DESCR(a));
+        return returned(function, expected, found, "");
+    }
+    if (PyArray_NDIM(a) != 1 || PyArray_DIM(a, 0) != (npy_intp)n) {
+        snprintf(expected, sizeof expected, "a gradient of the shape of the scores, (%lld,)", (long long)n);
+        PyObject *shape = PyObject_GetAttrString(given, "shape");
+        PyObject *found = shape == NULL ? NULL : PyObject_Str(shape);
+        Py_XDECREF(shape);
+        return returned(function, expected, found, "");
+    }
+    a = (PyArrayObject *)PyArray_FromAny(given, PyArray_DescrFromType(type), 1, 1, NPY_ARRAY_CARRAY_RO, NULL);
+    if (a == NULL) return -1;
+    int status = 0;
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        const double x = type == NPY_FLOAT32 ? (double)TG_F32(a)[i] : TG_F64(a)[i];
+        gradient[i] = (float)x;
+        if (isfinite(gradient[i])) continue;
+        char found[64];
+        snprintf(found, sizeof found, "%g at score %lld", isnan(x) ? NAN : x, (long long)i);
+        status = returned(function, "a finite gradient", PyUnicode_FromString(found), DIVERGED);
+    }
+    Py_DECREF((PyObject *)a);
+    return status;
+}
+
+/* (value, gradient (E,)) of a function of the caller's, called with copies that are its own. */
 static int call_own(PyObject *function, const tg_own_lists *l, float *gradient, double *value) {
-    npy_intp length = (npy_intp)l->E;
     PyObject *scores = copied(NPY_FLOAT32, l->scores, l->E, sizeof *l->scores),
              *times = copied(NPY_FLOAT64, l->time, l->E, sizeof *l->time),
              *offsets = copied(NPY_INT64, l->offsets, l->count + 1, sizeof *l->offsets), *result = NULL;
     int status = -1;
     if (scores != NULL && times != NULL && offsets != NULL)
         result = PyObject_CallFunctionObjArgs(function, scores, times, offsets, NULL);
-    if (result != NULL && (!PyTuple_Check(result) || PyTuple_Size(result) != 2)) {
-        PyErr_SetString(PyExc_TypeError, "loss: expected a function that returns (loss, gradient)");
-    } else if (result != NULL) {
-        PyArrayObject *array =
-            tg_array(PyTuple_GetItem(result, 1), "gradient", NPY_FLOAT32, 1, &length, "(E,)");
-        *value = array == NULL ? 0 : PyFloat_AsDouble(PyTuple_GetItem(result, 0));
-        status = array == NULL || PyErr_Occurred() ? -1 : 0;
-        if (status == 0 && length > 0)
-            memcpy(gradient, PyArray_DATA(array), (size_t)length * sizeof *gradient);
-    }
+    if (result != NULL && (!PyTuple_Check(result) || PyTuple_Size(result) != 2))
+        returned(function, "a pair (loss, gradient)", PyType_GetQualName(Py_TYPE(result)), "");
+    else if (result != NULL && (status = take_value(function, PyTuple_GetItem(result, 0), value)) == 0)
+        status = take_gradient(function, PyTuple_GetItem(result, 1), l->E, gradient);
     Py_XDECREF(scores);
     Py_XDECREF(times);
     Py_XDECREF(offsets);

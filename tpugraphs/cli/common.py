@@ -371,8 +371,7 @@ def after_fit(args: argparse.Namespace, history: History, done: str | None) -> N
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is silent, but there: a checkpoint lists its callbacks."""
-    from tpugraphs.training.callbacks import Callback
-    from tpugraphs.training.live import progress_line
+    from tpugraphs.training.callbacks import Callback, progress_line
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:

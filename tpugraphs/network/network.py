@@ -23,9 +23,7 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 
-__all__ = ["Network", "schema_of"]
-
-_STATE = ("moment1", "moment2")  # arrays of a trainer
+_MOMENTS = ("moment1", "moment2")  # arrays of a trainer
 
 
 class Network:
@@ -49,6 +47,12 @@ class Network:
         Optimizer steps taken since the weights were initialised or read.
     fitted : bool
         Whether the weights were trained or read.
+    loss, groups : list of dict
+        Losses that are added up, and parameters that the recipe trains differently: see
+        :class:`tpugraphs.recipes.Recipe`.
+    reads : tuple of str
+        What the losses read: the order of runtimes (``"order"``), ``"values"`` that they fit, or ``"times"``
+        where one is a user's function.
     last : _core.Store
         The graph that was prepared last, while it lives.
     judged : _core.Store
@@ -62,13 +66,18 @@ class Network:
         self.trained_steps, self.fitted = 0, False
         self.learnt_from: frozenset[str] = frozenset()  # digests by `training.trainset.known_as`
         self._steps: list[dict[str, Any]] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without weights, and without graphs."""
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
-        self.last, self.judged = _new_caches()
+        self.last, self.judged = _core.Store(nbytes=0), _core.Store(nbytes=0)  # each keeps its last graph
 
     def take(self, fields: Any) -> None:
         """Replace the values of fields that do not change the model."""
-        self.fields, self._reads = fields, losses_need(self.recipe.losses(fields))
+        self.fields, self.loss, self.groups = fields, self.recipe.losses(fields), self.recipe.groups(fields)
+        self.reads = losses_need(self.loss)
 
     # What it is
 
@@ -83,11 +92,10 @@ class Network:
 
     def follow(self) -> None:
         """Rebuild the model if the training graphs need another one."""
-        if self.recipe.by_schema and self._steps not in (
-            None,
-            steps := self.recipe.model(self.fields, self.pipeline.sizes),
-        ):
-            self._steps, self._model, self._trainer = steps, None, None
+        if self.recipe.by_schema and self._steps is not None:
+            steps = self.recipe.model(self.fields, self.pipeline.sizes)
+            if steps != self._steps:
+                self._steps, self._model, self._trainer = steps, None, None
 
     @property
     def known(self) -> bool:
@@ -147,26 +155,6 @@ class Network:
         """Metric of its validation, a key of :data:`tpugraphs.metrics.VALIDATION`."""
         return str(self.fields.metric)
 
-    @property
-    def loss(self) -> list[dict[str, Any]]:
-        """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
-        return self.recipe.losses(self.fields)
-
-    @property
-    def reads_values(self) -> bool:
-        """Whether a loss fits values, and not only the order of runtimes."""
-        return "values" in self._reads
-
-    @property
-    def reads_times(self) -> bool:
-        """Whether a loss is a user's function, which takes runtimes."""
-        return "times" in self._reads
-
-    @property
-    def groups(self) -> list[dict[str, Any]]:
-        """Parameters that the recipe trains differently: see :class:`tpugraphs.recipes.Recipe`."""
-        return self.recipe.groups(self.fields)
-
     # Scoring
 
     def prepare(self, graph: Graph, configs: bool = True) -> _core.Prepared:
@@ -190,15 +178,8 @@ class Network:
         """Return scores (n,) of configs; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         tta = check_whole("tta", tta, 0, 10_000)
         precision = check_precision(self.precision if precision is None else precision, SCORING)
-        check_kind(graph, self.kind)
-        given = as_configs(graph, configs)
-        if given is None:
-            prepared, rows = self.prepare(graph), graph.row_numbers(configs)
-        else:
-            prepared = self.prepare(graph, configs=False).with_configs(*self.pipeline.configs(given))
-            rows = np.arange(prepared.num_configs)
-        count = max(1, tta) * rows.size
-        with Progress(count, "predict", "config", verbose) as progress:
+        prepared, rows = self._chosen(graph, configs)
+        with Progress(max(1, tta) * rows.size, "predict", "config", verbose) as progress:
             if tta == 0:
                 return self.score_rows(prepared, rows, precision, progress)
             total = np.zeros(rows.size)
@@ -208,6 +189,16 @@ class Network:
                 )
                 total[order] += self.score_rows(prepared, rows[order], precision, progress)
         return (total / tta).astype(np.float32)
+
+    def _chosen(self, graph: Graph, configs: Rows | None) -> tuple[_core.Prepared, NDArray[np.int64]]:
+        """Return a graph as the model takes it, and which of its configs: its own, or those given."""
+        check_kind(graph, self.kind)
+        given = as_configs(graph, configs)
+        prepared = self.prepare(graph, configs=given is None)
+        if given is None:
+            return prepared, graph.row_numbers(configs)
+        prepared = prepared.with_configs(*self.pipeline.configs(given))
+        return prepared, np.arange(prepared.num_configs)
 
     def score_rows(
         self,
@@ -226,24 +217,17 @@ class Network:
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what scoring needs: metadata, and tensors by name."""
-        metadata = {
-            "preprocessing": self.pipeline.steps,
-            **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
-            **self._extra(),
-            "steps": self.steps,
-        }
-        return metadata, {**self.parameters, **self.pipeline.tensors()}
-
-    def _extra(self) -> dict[str, str]:
-        """Return the entry that names the function of further features; ConfigError if not registered."""
-        function = self.pipeline.extra
-        name = None if function is None else name_of_extra(function)
-        if function is not None and name is None:
-            raise ConfigError(
-                f"extra: {plain_name(function)} makes features of graphs, and files hold no code: give it a "
-                "name, here and where the file is opened: tg.recipes.register_extra(name, function)"
-            )
-        return {} if name is None else {"extra": name}
+        metadata: dict[str, Any] = {"preprocessing": self.pipeline.steps}
+        if self.pipeline.schema is not None:
+            metadata["schema"] = self.pipeline.schema.to_dict()
+        if (function := self.pipeline.extra) is not None:
+            metadata["extra"] = name_of_extra(function)
+            if metadata["extra"] is None:
+                raise ConfigError(
+                    f"extra: {plain_name(function)} makes features of graphs, and files hold no code: give "
+                    "it a name, here and where the file is opened: tg.recipes.register_extra(name, function)"
+                )
+        return metadata | {"steps": self.steps}, {**self.parameters, **self.pipeline.tensors()}
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `to_file` returned; `path` names the file in errors.
@@ -263,34 +247,29 @@ class Network:
             view[:] = weights[name]
         self.fitted, self.trained_steps = True, 0
 
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return all weights, and the state of the optimizer if there is one, each a view (P,), by name."""
+        moments = {} if self._trainer is None else {name: getattr(self._trainer, name) for name in _MOMENTS}
+        return moments if self._model is None else moments | {"params": self._model.params}
+
+    def set_weights(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """Copy arrays that `weights` returned into this network."""
+        for name, array in arrays.items():
+            getattr(self.trainer if name in _MOMENTS else self.model, name)[:] = array
+
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {
-            "_model",
-            "_trainer",
-            "last",
-            "judged",
-            *(["recipe"] if is_registered(self.recipe) else []),
-        }
-        state = {name: v for name, v in vars(self).items() if name not in left_out}
-        model, trainer = self._model, self._trainer
-        arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
-        arrays |= {} if model is None else {"params": model.params.copy()}
+        left_out = {"_model", "_trainer", "last", "judged"}
+        if is_registered(self.recipe):
+            left_out.add("recipe")
+        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        arrays = {name: array.copy() for name, array in self.weights().items()}
         return {**state, "recipe_name": self.recipe.name, "arrays": arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays, name = state.pop("arrays"), state.pop("recipe_name")
-        recipe = state.pop("recipe", None) or get_recipe(name)
-        vars(self).update(state, recipe=recipe, _model=None, _trainer=None)
-        self.last, self.judged = _new_caches()
-        if "params" in arrays:
-            self.model.params[:] = arrays.pop("params")
-        for key, array in arrays.items():
-            getattr(self.trainer, key)[:] = array
-
-
-def _new_caches() -> tuple[_core.Store, _core.Store]:
-    """Return two empty stores, each for the graph that is put there last."""
-    return _core.Store(nbytes=0), _core.Store(nbytes=0)
+        vars(self).update({"recipe": state.get("recipe") or get_recipe(name)} | state)
+        self._begin()
+        self.set_weights(arrays)
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:

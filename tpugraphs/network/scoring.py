@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.pipeline import Configs
 
-__all__ = [
-    "SCORING",
-    "TRAINING",
-    "as_configs",
-    "check_precision",
-    "compare_precisions",
-]
+__all__ = ["SCORING", "TRAINING", "as_configs", "check_precision", "compare_precisions"]
 
 #: Precisions of products that a ranker can be trained with.
 TRAINING = ("f32", "bf16")
@@ -81,62 +74,54 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     DataError
         Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
-    features, digits = getattr(graph, "config_feat", None) is not None, bool(graph.schema.digits)
-    if features and digits and isinstance(configs, (list, tuple)) and _is_pair(configs):
-        both = _digits(graph, _array(configs[1])), _features(graph, configs[0])
-        if len(both[0]) == len(both[1]):
-            return both
-        expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
-        raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
-    arrays.check_mask("configs", configs)
-    array = _array(configs)
-    dimensions = getattr(array, "ndim", 0)
-    if dimensions not in (2, 3) or (dimensions == 2 and not features):
+    columns, digits, given = (
+        getattr(graph, "config_feat", None),
+        bool(graph.schema.digits),
+        cast(Any, configs),
+    )
+    pair = isinstance(given, (list, tuple)) and len(given) == 2 and not np.isscalar(given[0])
+    if columns is not None and digits and pair:
+        both = _digits(graph, given[1]), _features(graph, given[0])
+        if len(both[0]) != len(both[1]):
+            raise _refused(graph, f"{len(both[1])} of one and {len(both[0])} of the other")
+        return both
+    arrays.check_mask("configs", given)
+    dimensions = np.ndim(given)
+    if dimensions not in (2, 3) or (dimensions == 2 and columns is None):
         return None
-    if features and (digits or dimensions == 3):
-        also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
-        raise DataError(
-            f"configs: expected {'(' * digits}features (n, {_width(graph)}){also} or row "
-            f"numbers (n,), got shape {tuple(array.shape)}",
-            file=str(graph.name), field="configs",
-        )  # fmt: skip
-    return (None, _features(graph, array)) if features else (_digits(graph, array), None)
+    if columns is not None and (digits or dimensions == 3):
+        raise _refused(graph, f"shape {np.shape(given)}")
+    return (_digits(graph, given), None) if columns is None else (None, _features(graph, given))
 
 
-def _is_pair(given: Sequence[Any]) -> bool:
-    """Return whether these are a pair of arrays, not row numbers."""
-    return len(given) == 2 and not np.isscalar(given[0])
-
-
-def _array(given: Any) -> Any:
-    return np.asarray(given) if isinstance(given, (list, tuple)) else given
-
-
-def _width(graph: Graph) -> int:
-    return 0 if graph.config_feat is None else graph.config_feat.shape[1]
+def _refused(graph: Graph, found: str) -> DataError:
+    """Make the error for configs that do not fit a graph."""
+    forms, columns = [], getattr(graph, "config_feat", None)
+    if columns is not None:
+        forms.append(f"features (n, {columns.shape[1]})")
+    if graph.schema.digits:
+        forms.append(f"digits (n, {graph.num_config_nodes}, {len(graph.schema.digits)})")
+    expected = forms[0] if len(forms) == 1 else f"({', '.join(forms)})"
+    todo = "give a row for each config, and in digits one for each configurable node"
+    return DataError.of("configs", f"{expected} or row numbers (n,)", found, todo, file=str(graph.name))
 
 
 def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    return _core.as_floats("configs", configs, "nT", (-1, _width(graph)))
+    width = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+    return _core.as_floats("configs", configs, "nT", (-1, width))
 
 
 def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
-    nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
-    if configs.shape[1:] != (nodes, width):
-        raise DataError(
-            f"configs: expected digits (n, {nodes}, {width}), one row per configurable node, or row numbers "
-            f"(n,), got shape {tuple(configs.shape)}",
-            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {width})",
-            found=str(tuple(configs.shape)),
-        )  # fmt: skip
+    width = len(graph.schema.digits)
+    if np.shape(configs)[1:] != (graph.num_config_nodes, width):
+        raise _refused(graph, f"shape {np.shape(configs)}")
     if isinstance(configs, ConfigFeatures):
         return configs.digits
     if graph.kind == "graph":
         return _core.as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
-    array = np.asarray(configs)
-    if array.dtype == np.int8 and array.flags.c_contiguous:
-        return array  # the core checks digits as it reads them
-    return _core.as_digits("configs", array, None)
+    if isinstance(configs, np.ndarray) and configs.dtype == np.int8 and configs.flags.c_contiguous:
+        return configs  # the core checks digits as it reads them
+    return _core.as_digits("configs", configs, None)
 
 
 def compare_precisions(

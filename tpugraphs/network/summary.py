@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from tpugraphs.network.network import Network
 from tpugraphs.recipes.functions import shortly
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
-
-__all__ = ["summary"]
 
 # Letters for the rows of a slot, in the words of `_core.SPACES`.
 _ROWS = {
@@ -31,14 +28,6 @@ def _described(step: Mapping[str, Any]) -> str:
     return f"{step['step']} ({', '.join(map(str, short))})" if short else str(step["step"])
 
 
-def _of(step: Mapping[str, Any], name: str) -> bool:
-    return name.startswith(f"{step['name']}.")
-
-
-def _loss(loss: Any) -> str:
-    return loss if isinstance(loss, str) else shortly(loss)
-
-
 def summary(network: Network) -> str:
     """Describe a network in lines of text: preprocessing, losses, and a table of the steps of the model.
 
@@ -54,7 +43,8 @@ def summary(network: Network) -> str:
         reads it.
     """
     lines = [f"preprocessing: {', '.join(map(_described, network.pipeline.steps)) or 'none'}"]
-    lines.append("losses: " + ", ".join(_loss(term["loss"]) for term in network.loss))
+    losses = (term["loss"] for term in network.loss)
+    lines.append("losses: " + ", ".join(one if isinstance(one, str) else shortly(one) for one in losses))
     if not network.known:
         return "\n".join([*lines, "the model follows from the graphs: call fit first"])
     model, times = network.model, dict[tuple[str, str], float]()
@@ -64,7 +54,8 @@ def summary(network: Network) -> str:
     for step in network.steps:
         space, columns = model.slots[step["out"]]
         letters |= set(_ROWS.get(space, space))
-        size = sum(int(np.prod(shape)) for name, _, shape in model.layout if _of(step, name))
+        own = (shape for name, _, shape in model.layout if name.startswith(f"{step['name']}."))
+        size = sum(math.prod(shape) for shape in own)
         row = [("step", step["name"]), ("op", step["op"]), ("in", " ".join(step["in"]))]
         row += [("out", f"{step['out']} ({_ROWS.get(space, space)}, {columns})")]
         row += [("parameters", f"{size:,}" if size else "-")]

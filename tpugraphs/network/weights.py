@@ -12,16 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
-from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.recipes import Recipe, get_recipe, list_recipes
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, few
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
-
-__all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
 
 _GUIDE = "docs/weights-from-outside.md shows how"
 # Of names in DataParallel, Lightning, torch.compile, and in TensorFlow checkpoints, which have a suffix, too.
@@ -94,11 +91,8 @@ def _read(path: str) -> Mapping[str, Any]:
     with open(path, "rb") as file:
         start = file.read(9)
     if start[8:] != b"{" and start.startswith((b"PK", b"\x80")):
-        raise CheckpointError(
-            "expected a .safetensors file, found a PyTorch file (a pickle, which is never loaded): "
-            f"convert it; {_GUIDE}",
-            file=path, field="file", expected="a .safetensors file", found="a pickle",
-        )  # fmt: skip
+        found, todo = "a PyTorch file (a pickle, which is never loaded)", f"convert it; {_GUIDE}"
+        raise CheckpointError.of("file", "a .safetensors file", found, todo, file=path)
     return tensorfile.tensors_of(path, f"convert the weights again; {_GUIDE}", _FLOATS)[1]
 
 
@@ -128,44 +122,40 @@ def read_weights(
     problems: list[str] = []
     for name, value in given.items():
         own = _own_name(str(name), rename or {})
-        if isinstance(value, Mapping):
-            problems.append(f"{name} is a dict, not an array: give that one")
-            continue
         try:
-            array = _array(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            problems.append(f"{name} cannot become an array: {error}")
-            continue
-        if array.dtype.kind != "f":
-            problems.append(f"{name} is {array.dtype}, expected floats")
-        elif own in weights:
-            problems.append(f"{name} is there twice, with and without a prefix")
-        else:
-            with np.errstate(over="ignore"):
-                weights[own] = np.ascontiguousarray(array, np.float32)
-            if not np.isfinite(weights[own]).all():
-                problems.append(f"{name} has NaN or infinity")
+            if own in weights:
+                raise ValueError("is there twice, with and without a prefix")
+            weights[own] = _array(value)
+        except ValueError as error:
+            problems.append(f"{name} {error}")
     if problems:
         raise _error(path, problems)
     return weights, path
 
 
-def _array(value: Any) -> NDArray[Any]:
-    """Return an array; a tensor of PyTorch may be a parameter, of another float dtype, or without memory."""
-    if hasattr(value, "untyped_storage"):
-        if value.numel() and not value.untyped_storage().nbytes():
-            raise ValueError("its storage was freed; gather the weights first")
-        value = value.detach().float() if value.is_floating_point() else value
-    return np.asarray(value)
+def _array(value: Any) -> NDArray[np.float32]:
+    """Return finite float32; a tensor of PyTorch may be a parameter, of another float type, or freed."""
+    if isinstance(value, Mapping):
+        raise ValueError("is a dict, not an array: give that one")
+    try:
+        if hasattr(value, "untyped_storage"):
+            if value.numel() and not value.untyped_storage().nbytes():
+                raise ValueError("its storage was freed; gather the weights first")
+            value = value.detach().float() if value.is_floating_point() else value
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"cannot become an array: {error}") from None
+    if array.dtype.kind != "f":
+        raise ValueError(f"is {array.dtype}, expected floats")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError("has NaN or infinity")
+    return array
 
 
 def _error(path: str | None, problems: list[str]) -> CheckpointError:
     return CheckpointError(f"these weights cannot be used: {'; '.join(problems)}", file=path, field="weights")
-
-
-def _listed(what: str, names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{what}: {', '.join(names[:_SHOWN])}{more}"
 
 
 def take_weights(
@@ -199,7 +189,7 @@ def take_weights(
         if [n for n in taken[name].shape if n > 1] != [n for n in mine.shape if n > 1]:  # () is (1,)
             wrong.append(f"{name} {given.shape} instead of {mine.shape}")
     found = (("missing", missing), ("not expected", unexpected), ("of another shape", sorted(wrong)))
-    problems = [_listed(what, listed) for what, listed in found if listed]
+    problems = [f"{what}: {few(listed, _SHOWN)}" for what, listed in found if listed]
     if problems:
         raise _error(path, [f"they do not fit recipe {recipe.name}, preset {preset!r}", *problems])
     for name, here in names.items():
@@ -216,8 +206,8 @@ def _ordered(array: NDArray[np.float32], order: Mapping[str, Any]) -> NDArray[np
     return array
 
 
-def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
-    """Return the scaler of given constants.
+def _scaler_state(what: str, constants: Any, columns: int) -> dict[str, NDArray[Any]]:
+    """Return the state of a scaler with given constants.
 
     Parameters
     ----------
@@ -238,14 +228,15 @@ def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
         raise ConfigError(
             f"{what}: expected a pair (mean, std) of {counted(columns, 'number')} each"
         ) from None
-    for name, part in (("mean", mean), ("std", std)):
-        if part.shape != (columns,) or not np.isfinite(part).all() or (name == "std" and (part < 0).any()):
+    for name, part, least in (("mean", mean, -np.inf), ("std", std, 0)):
+        if part.shape != (columns,) or not (np.isfinite(part) & (part >= least)).all():
+            limit = " >= 0" if name == "std" else ""
             raise ConfigError(
-                f"{what}: {name}: expected {counted(columns, 'finite number')}{' >= 0' * (name == 'std')}, "
-                f"found shape {part.shape}" + (" with others among them" if part.shape == (columns,) else "")
+                f"{what}: {name}: expected {counted(columns, 'finite number')}{limit}, found shape "
+                f"{part.shape}{' with others among them' if part.shape == (columns,) else ''}"
             )
     std = np.where(std == 0, 1, std)
-    return StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
+    return {"count": np.array([1]), "mean": mean, "m2": std * std}
 
 
 def load(
@@ -273,6 +264,6 @@ def load(
         raise ConfigError(f"recipe {network.recipe.name} needs {wanted}")
     tensors: dict[str, NDArray[Any]] = {}
     for name, constants in given.items():
-        state = take_scaler(name, constants, needed[name]).get_state()
+        state = _scaler_state(name, constants, needed[name])
         tensors |= {f"{name}.{key}": array for key, array in state.items()}
     network.pipeline.load(tensors)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError
@@ -16,11 +17,9 @@ from tpugraphs.network.network import Network
 from tpugraphs.preprocess.checks import check_measured
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.system.words import counted
-from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History
-from tpugraphs.training.fit import Fit, FitOptions, held
-from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.segments import Segments
+from tpugraphs.training.fit import Fit, FitOptions, locked_folder
+from tpugraphs.training.optimizer import Optimizer, adapt
 from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
@@ -135,7 +134,7 @@ class NetworkEstimator(Network):
         History
             Losses and metrics of the fit.
         """
-        with held(how.checkpoint_dir) as folder:
+        with locked_folder(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
 
     def begin(
@@ -165,9 +164,8 @@ class NetworkEstimator(Network):
             It has the current weights.
         """
         if data is None:
-            most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
             pipeline = self.pipeline if how.init is None else self._begin_with(how.init.network)
-            data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
+            data = TrainingSet(self, pipeline, train, valid, how)
         fit = Fit(self, data, folder, how)
         self.history = fit.history
         return fit
@@ -218,10 +216,9 @@ class NetworkEstimator(Network):
             self.follow()
         prepared = self.prepare(graph)
         optimizer, number = Optimizer(self), self.trained_steps + 1
-        drawn = Segments(0, self.seed).draw(0, number, prepared, rows)  # the others' scores are unknown
-        loss = optimizer.gradients(
-            number, [(prepared, rows)], moved=[drawn.moved()], segments=[drawn.segment]
-        )
+        # a segment stands for the others, whose scores are unknown
+        slate = _core.Segments(0.0, self.seed).draw(0, number, prepared, rows)
+        loss = optimizer.gradients(number, [slate])
         optimizer.update(number, float(self.fields.learning_rate), [])
         self.trained_steps, self.fitted = number, True
         return loss

@@ -25,7 +25,7 @@ from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
-from tpugraphs.training.fit import Fit, held
+from tpugraphs.training.fit import Fit, locked_folder
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["distill", "in_folders", "pseudo_label", "train_members", "train_together"]
@@ -67,7 +67,7 @@ def train_together(
     with ExitStack() as stack:
         fits = list[Fit]()
         for network, how in zip(networks, options, strict=True):
-            folder = stack.enter_context(held(how.checkpoint_dir))
+            folder = stack.enter_context(locked_folder(how.checkpoint_dir))
             fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
         crew = Crew(fits, workers)
         crew.run(options[0].verbose)
@@ -228,7 +228,11 @@ def distill(
     if not isinstance(ranker, Ranker):
         raise ConfigError(f"student: expected a tg.Ranker or the name of a recipe, got {student!r:.60}")
     network = ranker.estimator
-    if isinstance(network, NetworkEstimator) and network.reads_values and network.fields.target in _RUNTIMES:
+    if (
+        isinstance(network, NetworkEstimator)
+        and "values" in network.reads
+        and network.fields.target in _RUNTIMES
+    ):
         raise ConfigError(
             f"student: {ranker.recipe} fits runtimes (target={network.fields.target!r}); "
             "set target='normal-score' or another loss, since a teacher gives an order"

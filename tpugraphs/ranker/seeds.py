@@ -28,10 +28,9 @@ from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.signatures import shows
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted, json_text
-from tpugraphs.training import picture
-from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.callbacks import Callback, History, curves
 from tpugraphs.training.crew import Crew
-from tpugraphs.training.fit import FitOptions, held
+from tpugraphs.training.fit import FitOptions, locked_folder
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import no_graphs
 
@@ -274,7 +273,7 @@ class SeedRuns:
             for run in self.runs
         ]
         fits = {f"seed {run.seed}": run.history for run in self.runs if run.history is not None}
-        parts = markup.table(("seed", metric, "choice", "why"), cells), picture.curves(fits, metric)
+        parts = markup.table(("seed", metric, "choice", "why"), cells), curves(fits, metric)
         what = f"{counted(len(self.runs), 'seed')}{', interrupted' if self.interrupted else ''}"
         return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, facts, *parts)
 
@@ -413,7 +412,7 @@ def train_seeds(
     for ranker, own in zip(rankers, in_folders(how, [f"seed-{s}" for s in numbers]), strict=True):
         called = callbacks(int(ranker.seed)) if callbacks is not None else ()
         every.append(ranker.checked(replace(own, callbacks=called)))
-    with held(how.checkpoint_dir) as folder:
+    with locked_folder(how.checkpoint_dir) as folder:
         if folder is not None:
             _state_plan(folder, rankers[0], numbers, rule)
         crew = train_together(networks, train, valid, every, workers, shared=True)

@@ -185,17 +185,17 @@ class TreeEstimator(Estimator):
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
         held = self._held(valid)
         with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", how.verbose) as bar:
-            fit.tell("on_fit_begin")
+            fit.notify("on_fit_begin")
             while fit.step < fit.total and history.stopped is None and not interrupts.pressed:
                 history.loss.append(float(np.mean([tree.grow() for tree in self.trees])))
                 history.learning_rate.append(float(self.fields.learning_rate))
                 fit.step = self._rounds = fit.step + 1
                 bar.update(1)
-                fit.tell("on_step")
+                fit.notify("on_step")
                 if held and (fit.step % self.fields.evaluate_every == 0 or fit.step == fit.total):
                     value = self._judge(held)
                     history.evaluated(fit.step, value)
-                    fit.tell("on_evaluate", value)
+                    fit.notify("on_evaluate", value)
             history.interrupted = interrupts.pressed
         if fit.step == 0:
             raise KeyboardInterrupt
@@ -203,7 +203,7 @@ class TreeEstimator(Estimator):
         history.seconds = time.monotonic() - began
         for tree in self.trees:
             tree.end()
-        fit.tell("on_fit_end")
+        fit.notify("on_fit_end")
         warn_of_skipped(history.skipped, stacklevel=3)
         return history
 

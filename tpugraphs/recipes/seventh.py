@@ -1,6 +1,6 @@
 """Graph Segment Training (Cao et al. 2023), which the seventh place of the competition built on.
 
-``seventh-gst`` scores a graph in segments of a thousand nodes, see :mod:`tpugraphs.training.segments`. So it
+``seventh-gst`` scores a graph in segments of a thousand nodes, see ``csrc/store/segments.h``. So it
 trains on whole graphs, not pruned, in the memory of one segment. The model of a segment is that of the
 paper's code: standardised features, an opcode's embedding of length 1 at most, and the digits of the config
 as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over the

@@ -2,9 +2,8 @@
 
 from tpugraphs.data.splits import split_configs
 from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
-from tpugraphs.training.callbacks import Callback, EarlyStopping, History
+from tpugraphs.training.callbacks import Callback, EarlyStopping, History, LiveCurve
 from tpugraphs.training.fit import CHECKPOINT, Fit
-from tpugraphs.training.live import LiveCurve
 
 __all__ = [
     "CHECKPOINT",

@@ -14,8 +14,6 @@ from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
 from tpugraphs.training.fit import Fit
 
-__all__ = ["Crew"]
-
 _POLL = 0.05  # seconds between looks at the workers
 
 

@@ -7,16 +7,15 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import hashlib
 import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from types import NoneType
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,37 +26,32 @@ from tpugraphs.data.graph import SampleWeight
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
-from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import plain
 from tpugraphs.recipes.declared import plain_value
 from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
+from tpugraphs.system.arguments import check_type, is_number
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress, wanted
 from tpugraphs.system.words import counted
-from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
-from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.sampling import (
-    EvenVisits,
-    OversampledVisits,
-    Visits,
-    WeightedVisits,
-    any_rows,
-    close_rows,
-    fast_rows,
-    happens,
-)
-from tpugraphs.training.segments import Drawn, Segments
-from tpugraphs.training.trainset import TrainingSet
-from tpugraphs.training.tuning import Tuning
-
-__all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
+from tpugraphs.training.optimizer import Average, Optimizer, Tuning
+from tpugraphs.training.trainset import TrainingSet, digest
 
 #: Name of the file with the state of a fit, in its folder of checkpoints.
 CHECKPOINT = "checkpoint.safetensors"
+_VISIT_FIELDS = ("configs", "graph_sampling", "config_sampling", "close", "config_temperature")
+# Of a history in a checkpoint: lists, and entries of the metadata with their types.
+_CURVES = {"valid_steps": np.int64} | dict.fromkeys(("loss", "learning_rate", "valid_metric"), np.float64)
+_FACTS: dict[str, Any] = {
+    "best_step": (int, NoneType),
+    "seconds": (float, int),
+    "stopped": (str, NoneType),
+    "skipped": dict,
+}
+_LONGEST = 1e12  # seconds of a fit
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
 
@@ -104,20 +98,8 @@ class FitOptions:
         return Tuning(self.freeze, self.groups)
 
 
-def _check_callbacks(callbacks: Any) -> None:
-    given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
-    wrong = [c for c in given if not isinstance(c, Callback)] if given is callbacks else given
-    if wrong:
-        todo = "; write [callback]" if isinstance(callbacks, Callback) else ""
-        todo = " in it" if given is callbacks else todo
-        raise ConfigError(
-            "callbacks: expected a list of objects of classes derived from tpugraphs.training.Callback, got "
-            f"{type(wrong[0]).__name__}{todo}"
-        )
-
-
 @contextmanager
-def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
+def locked_folder(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
     """Make the folder and lock it for one fit: two would overwrite each other's state."""
     if checkpoint_dir is None:
         yield None
@@ -149,73 +131,56 @@ class Fit(RunningFit):
     """
 
     def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
-        _check_callbacks(how.callbacks)
-        self.network, self.fields = network, network.fields
+        expected = "a list of objects of classes derived from tpugraphs.training.Callback"
+        check_type("callbacks", how.callbacks, list, tuple, expected=expected)
+        for callback in how.callbacks:
+            check_type("callbacks", callback, Callback, expected=expected)
+        self.network, self.fields, self.seed = network, network.fields, network.seed
         if how.learning_rate is not None:
-            self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
+            self.fields = replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
         network.learnt_from = frozenset(data.known)
         network.follow()
-        self.model, self.trainer = network.model, network.trainer
+        self.model = network.model
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
-        self.optimizer, self.seed = Optimizer(network, how.tuning), network.seed
-        self.segments = Segments(self.fields.segment_keep, network.seed)
+        self.optimizer = Optimizer(network, how.tuning)
+        self.segments = _core.Segments(float(self.fields.segment_keep), self.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid = wanted(how.verbose), data.valid
-        self.visits = self._visits()
-        each = self.fields.slates * self.fields.accumulate  # visits per step
-        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * self.visits.epoch // each)
-        self.evaluate_every = self.fields.evaluate_every or -(-self.visits.epoch // each)
+        f, self.per_step = self.fields, self.fields.slates * self.fields.accumulate  # visits
+        sampling = {name: getattr(f, name) for name in _VISIT_FIELDS}
+        # if no graph can be trained on, the first visit says why
+        self.visits = _core.Visits(np.array(data.counts, np.int64), self.seed, each=self.per_step, **sampling)
+        epoch = self.visits.epoch
+        total = how.steps or -(-int(how.epochs or 1) * epoch // self.per_step)
+        self.evaluate_every = f.evaluate_every or -(-epoch // self.per_step)
         history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
         super().__init__(how.ranker, history, how.callbacks)
         self.visit, self.finished = 0, False
         self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
-        self.average = Average(self.fields, self.total)
+        self.average = Average(f, self.total)
         self.best: NDArray[np.float32] | None = None
-        self.path = None
-        if folder is not None:
-            self.path = os.path.join(folder, CHECKPOINT)
+        self.path = None if folder is None else os.path.join(folder, CHECKPOINT)
+        if self.path is not None:
             files.remove_unfinished(self.path)
         self.identity = self._identity(how)
 
-    def _visits(self) -> Visits:
-        # if no graph can be trained on, the first visit says why
-        how, counts, key = self.fields.graph_sampling, np.array(self.data.counts), (self.seed, Stream.ORDER)
-        if how == "sqrt-configs" and any(counts):
-            each = self.fields.slates * self.fields.accumulate
-            return OversampledVisits(counts, self.fields.configs, each, key)
-        if how == "slates" and any(counts):
-            return WeightedVisits(np.maximum(counts // self.fields.configs, counts > 0), key)
-        return EvenVisits(len(self.data.graphs), key)
-
-    def _given(self, how: FitOptions) -> dict[str, str]:
-        """Return the name of the function of further features and the digest of given weights, if any."""
-        extra = self.network.pipeline.extra
-        found = {} if extra is None else {"extra": function_name(extra)}
-        if how.init is None:
-            return found
-        return found | {
-            "init": hashlib.blake2b(how.init.network.model.params.tobytes(), digest_size=16).hexdigest()
-        }
-
-    def _model_digest(self) -> str:
-        """Return a hash of steps, losses and groups, which a custom recipe's name and fields do not fix."""
-        network = self.network
-        parts = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
-        return hashlib.blake2b(json.dumps(plain_value(parts)).encode(), digest_size=8).hexdigest()
-
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return the entries that a checkpoint must match before a fit resumes from it."""
+        network, extra, init = self.network, self.network.pipeline.extra, how.init
+        # what name and fields of a custom recipe do not fix
+        model = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
         return {
-            "recipe": self.network.recipe.name,
+            "recipe": network.recipe.name,
             "seed": self.seed,
-            "precision": self.network.precision,
+            "precision": network.precision,
             **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
             **self.data.hashes,
-            **self._given(how),
-            "model": self._model_digest(),
+            **({} if extra is None else {"extra": function_name(extra)}),
+            **({} if init is None else {"init": digest([init.network.model.params])}),
+            "model": digest([json.dumps(plain_value(model))], 8),
             **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
@@ -260,10 +225,10 @@ class Fit(RunningFit):
         interrupts : Interrupts
             Whether Ctrl-C was pressed.
         """
-        with self._timed():
+        with self._timed("seconds"):
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
-            self.tell("on_fit_begin")
+            self.notify("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
@@ -282,12 +247,12 @@ class Fit(RunningFit):
         self.finished = self.step == self.total or self.history.stopped is not None
         going = not self.finished and not interrupts.pressed
         if going:
-            with self._timed():
+            with self._timed("seconds"):
                 self._train_step(interrupts)
-                self.tell("on_step")
+                self.notify("on_step")
                 self._evaluate_if_due(interrupts)
         if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
-            with self._timed():
+            with self._timed("seconds"):
                 self._save(self.path)
         return going
 
@@ -305,78 +270,56 @@ class Fit(RunningFit):
                 self._save(self.path)
         self._restore_best()
         self._warn_of_divergence()
-        self.tell("on_fit_end")
+        self.notify("on_fit_end")
         self.data.warn(stacklevel=5)
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _timed(self, clock: str) -> Iterator[None]:
+        """Add the seconds that the block takes to an attribute of the history."""
         began = time.monotonic()
         try:
             yield
         finally:
-            self.history.seconds += time.monotonic() - began
+            setattr(self.history, clock, getattr(self.history, clock) + time.monotonic() - began)
 
-    def _next_slate(self) -> tuple[int, _core.Prepared, NDArray[np.int64]]:
-        """Return number, graph and rows of the next visit that finds a graph to learn from."""
-        while True:
-            index, before = self.visits.at(self.visit)
+    def _armed(self, interrupts: Interrupts, clock: str, work: Callable[[], Any]) -> Any:
+        """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
+        with self._timed(clock):
+            try:
+                interrupts.armed = True
+                return work()
+            finally:
+                interrupts.armed = False
+
+    def _next_slate(self) -> tuple[int, tuple[Any, ...]]:
+        """Return the graph of the next visit that finds one to learn from, and what is trained of it."""
+        prepared = None
+        while prepared is None:
+            visit = self.visit
+            index, _ = self.visits.at(visit)
             self.visit += 1
             prepared = self.data.prepared(index)
-            if prepared is not None:
-                break
-        return index, prepared, self._rows(index, before, prepared)
-
-    def _rows(self, index: int, before: int, prepared: _core.Prepared) -> NDArray[np.int64]:
-        """Choose the configs (n,) of a visit to graph `index`, the number `before` among its visits."""
-        count, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
-        if happens(self.fields.close, (*key, 0)):
-            return close_rows(prepared.by_runtime, count, (*key, 1))
-        if self.fields.config_sampling == "replacement":
-            return any_rows(prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS, self.visit))
-        if self.fields.config_sampling == "gumbel":
-            key = (self.seed, Stream.FAST, self.visit)
-            return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
-        return self.visits.rows(
-            index, before, prepared.num_configs, self.fields.configs, (self.seed, Stream.ROWS)
-        )
-
-    def _next_slates(self) -> tuple[list[tuple[_core.Prepared, NDArray[np.int64]]], list[Drawn], str]:
-        """Return graphs and rows of the next pass, what is trained of each, and the graphs' names."""
-        chosen, drawn = [], []
-        for _ in range(self.fields.slates):
-            index, prepared, rows = self._next_slate()
-            chosen.append((prepared, rows))
-            drawn.append(self.segments.draw(index, self.visit, prepared, rows))
-        return chosen, drawn, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
-
-    def _scale_and_shift(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
-        """Return scale and shift of the scores of a slate, from the first callback that returns them."""
-        given = (callback.scale_and_shift(self, graph, rows) for callback in self.callbacks)
-        pair = next((pair for pair in given if pair is not None), None)
-        if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
-            raise ConfigError(f"scale_and_shift: expected (scale, shift) or None, got {pair!r:.60}")
-        return pair
+        rows = self.visits.rows(visit, prepared)
+        given = (callback.scale_and_shift(self, prepared.name, rows) for callback in self.callbacks)
+        moved = next((pair for pair in given if pair is not None), None)  # the first that returns one
+        return index, self.segments.draw(index, self.visit, prepared, rows, moved)
 
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
         rate = schedules.rate(number, self.total, self.fields)
         losses: list[float] = []
         norms: list[float] = []
-        fresh: list[tuple[Drawn, NDArray[np.float32]]] = []
+        fresh: list[Any] = []  # scores of segments, to be stored once the step is taken
         try:
             for part in range(parts):
                 if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
-                chosen, drawn, names = self._next_slates()
-                moved = [
-                    one.moved(self._scale_and_shift(prepared.name, rows))
-                    for one, (prepared, rows) in zip(drawn, chosen, strict=True)
-                ]
-                add = functools.partial(
-                    self.optimizer.gradients, number, chosen, (part, parts), moved, [d.segment for d in drawn]
-                )
+                visited = [self._next_slate() for _ in range(self.fields.slates)]
+                slates = [slate for _, slate in visited]
+                names = ", ".join(dict.fromkeys(prepared.name for prepared, *_ in slates))
+                add = functools.partial(self.optimizer.gradients, number, slates, (part, parts))
                 losses.append(self._in_core(interrupts, names, add))
-                fresh += zip(drawn, self.optimizer.scores, strict=True)
+                fresh += zip(visited, self.optimizer.scores, strict=True)
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
         except KeyboardInterrupt:
@@ -385,19 +328,17 @@ class Fit(RunningFit):
                 self.visit = visit
                 raise
         self.average.add(number, self.model.params)
-        for one in fresh:
-            self.segments.store(*one)
+        for (graph, slate), scores in fresh:
+            self.segments.store(graph, slate, scores)
         self.step = self.network.trained_steps = number
         self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
         self.history.learning_rate.append(rate)
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
-        """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
-        began = time.monotonic()
+        """Return the result of a part of a step; explain what may go wrong with graphs of these names."""
         try:
-            interrupts.armed = True
-            return work()
+            return self._armed(interrupts, "step_seconds", work)
         except DataError as error:
             self._restore_best()
             if error.field == "values":
@@ -408,34 +349,29 @@ class Fit(RunningFit):
             if not isinstance(error, NotFiniteError):
                 raise
             raise Error(
-                f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
-                f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
+                f"training diverged at step {self.step + 1} on {names} ({error}); {self._calmer}"
             ) from error
-        finally:
-            interrupts.armed = False
-            self.history.step_seconds += time.monotonic() - began
+
+    @property
+    def _calmer(self) -> str:
+        """What to do about a training that diverges."""
+        return f"use a learning_rate below {self.fields.learning_rate} or a clip below {self.fields.clip}"
 
     def _evaluate_if_due(self, interrupts: Interrupts) -> None:
         due = self.step % self.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
         with self.average.in_use(self.model.params):
-            value = self._evaluate(interrupts)
+            value = self._armed(interrupts, "evaluation_seconds", self._judged)
             if self.history.evaluated(self.step, value):
                 self.best = self.model.params.copy()
         if 0 < self.fields.stop_after <= self.history.without_better:
             self.stop(f"no better metric in {counted(self.fields.stop_after, 'validation')}")
-        self.tell("on_evaluate", value)
+        self.notify("on_evaluate", value)
 
-    def _evaluate(self, interrupts: Interrupts) -> float:
+    def _judged(self) -> float:
         """Return the mean metric of the current parameters over the validation graphs."""
-        began = time.monotonic()
-        try:
-            interrupts.armed = True
-            return float(np.mean([self.judge(scores, times) for _, scores, times in self.valid_scores()]))
-        finally:
-            interrupts.armed = False
-            self.history.evaluation_seconds += time.monotonic() - began
+        return float(np.mean([self.judge(scores, times) for _, scores, times in self.valid_scores()]))
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs."""
@@ -473,8 +409,7 @@ class Fit(RunningFit):
         if 0 < first < last / _FAR:
             warnings.warn(
                 f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
-                f"the last; use a learning_rate below {self.fields.learning_rate} or a clip below "
-                f"{self.fields.clip}",
+                f"the last; {self._calmer}",
                 stacklevel=6,
             )
 
@@ -498,95 +433,74 @@ class Fit(RunningFit):
     def _save(self, path: str) -> None:
         history, pipeline = self.history, self.network.pipeline
         metadata = {
+            **{name: getattr(history, name) for name in _FACTS},
             "identity": self.identity,
             "preprocessing": pipeline.steps,
             "instruction_sets": self.instruction_sets,
             "step": self.step,
             "sampler": {"visit": self.visit},
-            "best_step": history.best_step,
-            "seconds": history.seconds,
             "seconds_of": [history.step_seconds, history.evaluation_seconds],
-            "stopped": history.stopped,
-            "skipped": history.skipped,
             "callbacks": [callback.state() for callback in self.callbacks],
         }
+        optional = {"best_params": self.best, "average": self.average.value}
         tensors = {
-            "params": self.model.params,
-            "moment1": self.trainer.moment1,
-            "moment2": self.trainer.moment2,
-            "loss": np.asarray(history.loss, np.float64),
-            "learning_rate": np.asarray(history.learning_rate, np.float64),
-            "valid_steps": np.asarray(history.valid_steps, np.int64),
-            "valid_metric": np.asarray(history.valid_metric, np.float64),
+            **{name: np.asarray(getattr(history, name), kind) for name, kind in _CURVES.items()},
+            **{name: array for name, array in optional.items() if array is not None},
+            **self.network.weights(),
             **pipeline.tensors(),
             **self.segments.tensors(),
         }
-        if self.best is not None:
-            tensors["best_params"] = self.best
-        if self.average.value is not None:
-            tensors["average"] = self.average.value
         tensorfile.write(path, "checkpoint", metadata, tensors)
 
     def _resume(self, path: str) -> None:
         metadata, tensors = tensorfile.read(path, "checkpoint")
-        identity = tensorfile.entry(path, metadata, "identity", dict)
-        self._compare(path, identity)
+        entry = functools.partial(tensorfile.entry, path, metadata)
+        take = functools.partial(tensorfile.take, path, tensors)
+        self._compare(path, entry("identity", dict))
 
-        def entry(name: str, *kinds: type) -> Any:
-            return tensorfile.entry(path, metadata, name, kinds)
+        def check(fine: bool, name: str, expected: str, found: Any) -> None:
+            if not fine:
+                raise tensorfile.fail(path, name, expected, repr(found)[:80])
 
-        def take(name: str, count: int, dtype: Any) -> NDArray[Any]:
-            return tensorfile.take(path, tensors, name, (count,), dtype)
-
-        def refuse(name: str, expected: str, found: Any) -> CheckpointError:
-            return tensorfile.fail(path, name, expected, repr(found)[:80])
-
-        step, sampler = entry("step", int), entry("sampler", dict)
-        visit = tensorfile.entry(path, sampler, "visit", int)
-        states, skipped, spent = entry("callbacks", list), entry("skipped", dict), entry("seconds_of", list)
+        facts = {name: entry(name, kinds) for name, kinds in _FACTS.items()}
+        step, states = entry("step", int), entry("callbacks", list)
+        visit = tensorfile.entry(path, entry("sampler", dict), "visit", int)
         sets = entry("instruction_sets", list) if "instruction_sets" in metadata else []  # a later addition
-        if not all(isinstance(name, str) for name in sets):
-            raise refuse("instruction_sets", "names", sets)
-        if not 0 <= step <= self.total or len(states) != len(self.callbacks):
-            raise refuse("step", f"a step of {self.total}", step)
-        least = step * self.fields.slates * self.fields.accumulate
-        most = least if not skipped else 100 * (least + 1) * self.visits.period
-        if not least <= visit <= most:  # every visit too many costs time
-            raise refuse("sampler.visit", f"{least} to {most} after {counted(step, 'step')}", visit)
-        if len(spent) != 2:
-            raise refuse("seconds_of", "two numbers", spent)
-        named = {f"seconds_of[{i}]": part for i, part in enumerate(spent)}
-        times = [float(tensorfile.entry(path, named, name, (float, int))) for name in named]
-        seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
-        best_step = entry("best_step", int, type(None))
-        parameters = self.network.num_parameters
-        arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
-        best = take("best_params", parameters, np.float32) if best_step is not None else None
-        average = take("average", parameters, np.float64) if self.average.begun(step) else None
-        valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
-        lists = {name: take(name, step, np.float64).tolist() for name in ("loss", "learning_rate")}
-        lists["valid_steps"] = take("valid_steps", valid, np.int64).tolist()
-        lists["valid_metric"] = take("valid_metric", valid, np.float64).tolist()
+        check(all(isinstance(name, str) for name in sets), "instruction_sets", "names", sets)
+        fits = 0 <= step <= self.total and len(states) == len(self.callbacks)
+        check(fits, "step", f"a step of {self.total}", step)
+        least = step * self.per_step
+        bound = 100 * (least + 1) * self.visits.period  # each visit too many costs time
+        most = bound if facts["skipped"] else least
+        after = f"{least} to {most} after {counted(step, 'step')}"
+        check(least <= visit <= most, "sampler.visit", after, visit)
+        spent = entry("seconds_of", list)
+        times = len(spent) == 2 and all(is_number(one, 0, _LONGEST) for one in spent)
+        check(times, "seconds_of", "two numbers", spent)
+        size = (self.network.num_parameters,)
+        arrays = {name: take(name, size, np.float32) for name in ("params", "moment1", "moment2")}
+        best = take("best_params", size, np.float32) if facts["best_step"] is not None else None
+        average = take("average", size, np.float64) if self.average.begun(step) else None
+        judged = np.size(tensors.get("valid_steps", ()))
+        lengths = {"valid_steps": judged, "valid_metric": judged}
+        curves = {n: take(n, (lengths.get(n, step),), kind).tolist() for n, kind in _CURVES.items()}
         pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
         for name, mine in self.network.pipeline.tensors().items():
-            if not np.array_equal(mine, pipeline.tensors()[name]):
-                raise tensorfile.fail(path, name, "the constants of these graphs", "others")
+            same = np.array_equal(mine, pipeline.tensors()[name])
+            check(same, name, "the constants of these graphs", "others")
         try:
             for callback, state in zip(self.callbacks, states, strict=True):
                 callback.restore(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise refuse("callbacks", "states of these callbacks", error) from error
+            raise tensorfile.fail(path, "callbacks", "states of these callbacks", repr(error)[:80]) from error
         self.segments.restore(path, tensors, len(self.data.graphs))
-        self.model.params[:] = arrays.pop("params")
-        for name, array in arrays.items():
-            getattr(self.trainer, name)[:] = array
+        self.network.set_weights(arrays)
         self.best, self.step, self.visit, self.average.value = best, step, visit, average
         self.network.trained_steps, self.network.fitted = step, step > 0
         history = self.history
-        vars(history).update(lists)
-        history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
-        history.step_seconds, history.evaluation_seconds = times
-        history.skipped.update(skipped)
+        history.skipped.update(facts.pop("skipped"))  # the dict of the graphs' set
+        vars(history).update(curves, **facts)
+        history.step_seconds, history.evaluation_seconds = map(float, spent)
         self._note_instruction_sets(sets)
 
     def _note_instruction_sets(self, before: list[str]) -> None:
@@ -607,8 +521,7 @@ class Fit(RunningFit):
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
         defaults = {f"field {field.name}": field.default for field in fields(self.fields)}
         mine = self.identity
-        newer = mine.keys() & defaults.keys() - theirs.keys()  # fields that are newer than the checkpoint
-        theirs = {**theirs, **{key: defaults[key] for key in newer}}
+        theirs = {key: value for key, value in defaults.items() if key in mine} | dict(theirs)  # may be older
         differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         if differ:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]

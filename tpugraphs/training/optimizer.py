@@ -1,30 +1,27 @@
-"""Optimizer steps of a network: gradients of every part of a batch, then one update."""
+"""What changes the weights of a network: steps of an optimizer, fine-tuning, averages, adaptation."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError, RecipeError
-from tpugraphs.system.words import counted
-from tpugraphs.training.own_loss import with_own
-from tpugraphs.training.tuning import Tuning
+from tpugraphs.recipes.functions import PREFIX, is_lost, plain_name
+from tpugraphs.system.arguments import check_number, check_whole
 
 if TYPE_CHECKING:
-    from tpugraphs import _core
     from tpugraphs.network.network import Network
 
-    Chosen = tuple[_core.Prepared, NDArray[np.int64]]
-
-__all__ = ["Moved", "Optimizer", "parameter_groups", "per_config"]
-
-Layout = Sequence[tuple[str, int, tuple[int, ...]]]
-Moved = tuple[Any, Any]
+Layout = Sequence[tuple[str, int, tuple[int, ...]]]  # name, begin and shape of every parameter
 _KEYS = {"match", "learning_rate", "weight_decay"}
 
 
@@ -51,18 +48,19 @@ class Optimizer:
     """
 
     def __init__(self, network: Network, tuning: Tuning | None = None) -> None:
-        f, self.trainer = network.fields, network.trainer
+        _check_losses(network.loss)
+        f, layout, self.trainer = network.fields, network.model.layout, network.trainer
         self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
-            "losses": with_own(network.loss),
+            "losses": network.loss,
+            "lists": (f.lists, int(f.part)),
             "seed": network.seed,
             "precision": network.precision,
         }
-        self._values, self._times = f.target if network.reads_values else None, network.reads_times
-        self._kind, self._most = f.lists, int(f.part)
-        self._across = f.lists == "batch" or any(term.get("over") == "batch" for term in network.loss)
-        tuning = Tuning() if tuning is None else tuning
-        layout = network.model.layout
+        across = f.lists == "batch" or any(term.get("over") == "batch" for term in network.loss)
+        self._targets = (f.target if "values" in network.reads else None, across)
+        self._weightless = "times" in network.reads
+        tuning = tuning or Tuning()
         self._frozen = tuning.frozen(layout)
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
@@ -72,12 +70,7 @@ class Optimizer:
         }
 
     def gradients(
-        self,
-        step: int,
-        chosen: Sequence[Chosen],
-        part: tuple[int, int] = (0, 1),
-        moved: Sequence[Moved | None] = (),
-        segments: Sequence[int | None] | None = None,
+        self, step: int, slates: Sequence[tuple[Any, ...]], part: tuple[int, int] = (0, 1)
     ) -> float:
         """Return the loss of part i of n of a step's batch, and add its gradients to those of earlier parts.
 
@@ -85,49 +78,21 @@ class Optimizer:
         ----------
         step : int
             From 1 on.
-        chosen : sequence of (_core.Prepared, (n,) int64)
-            Prepared graphs, and which of their configs.
+        slates : sequence of (_core.Prepared, (n,) int64), or of what ``_core.Segments.draw`` returns
+            Prepared graphs, and which of their configs. There may follow the segment that is trained (None:
+            the whole graph), and a pair: losses see ``scale * scores + shift``, numbers or arrays (n,).
         part : tuple of int
             ``(i, n)``.
-        moved : sequence of (scale, shift) or None, optional
-            One for each of `chosen`: the losses see ``scale * scores + shift``. A number, or one per config,
-            (n,). Where the scores are those of one segment of a graph, `shift` is what the others add.
-        segments : sequence of int or None, optional
-            Segment of each slate; None: the whole graph.
         """
-        segments = [None] * len(chosen) if segments is None else segments
-        slates = [(*one, segment) for one, segment in zip(chosen, segments, strict=True)]
-        if self._times and any(prepared.weights is not None for prepared, _ in chosen):
+        if self._weightless and any(prepared.weights is not None for prepared, *_ in slates):
             raise ConfigError(
                 "sample_weight: a loss that is a Python function sees no weights; weigh its terms inside"
             )
-        lists = self._lists([len(rows) for _, rows in chosen], moved)
         loss: float
-        loss, self.scores = self.trainer.gradients(
-            slates, (self._values, self._across), step=step, part=part, lists=lists, **self._pass
-        )
+        loss, self.scores = self.trainer.gradients(slates, self._targets, step=step, part=part, **self._pass)
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")
         return loss
-
-    def _lists(
-        self, sizes: Sequence[int], moved: Sequence[Moved | None]
-    ) -> dict[str, NDArray[Any] | None] | None:
-        """Return the lists of slates of these sizes as the core takes them, None where each is one."""
-        moves = any(one is not None for one in moved)
-        if self._kind == "slate" and not moves:
-            return None
-        lengths = [sum(sizes)] if self._kind == "batch" else list(sizes)
-        if self._kind == "part":
-            cuts = [(n, -(-n // self._most)) for n in sizes]
-            lengths = [n * (i + 1) // k - n * i // k for n, k in cuts for i in range(k)]
-        lists: dict[str, NDArray[Any] | None] = {"offsets": np.cumsum([0, *lengths], dtype=np.int64)}
-        for i, name in enumerate(("scale", "shift") if moves else ()):
-            each = [(1.0, 0.0)[i] if one is None else one[i] for one in moved]
-            lists[name] = np.concatenate(
-                [per_config(name, value, n) for value, n in zip(each, sizes, strict=True)]
-            )
-        return lists
 
     def update(self, step: int, learning_rate: float, norms: list[float]) -> None:
         """Update the parameters by the gradients and append the norm of the gradients to `norms`.
@@ -141,15 +106,128 @@ class Optimizer:
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
-def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
-    """Return one number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
-    try:
-        return np.broadcast_to(np.asarray(value, np.float32), (n,))
-    except (TypeError, ValueError):
-        found = f"shape {np.shape(value)}" if isinstance(value, np.ndarray) else repr(value)
+def _check_losses(terms: Sequence[Mapping[str, Any]]) -> None:
+    """Check the functions among the terms of a loss; the core checks what they return.
+
+    A function takes `scores` (E,) float32, smaller is faster; `runtimes` (E,) float64, in nanoseconds or the
+    unit of the schema, of tile graphs normalised; and `lists` (B+1,) int64: list i is
+    ``[lists[i], lists[i+1])``. Configs of different lists are not to be compared. All three are copies. It
+    returns the loss, a finite number, and its gradient with respect to the scores, (E,) float32 or float64.
+
+    Raises
+    ------
+    ConfigError
+        A term is a function that was not in the file of the ranker, or takes other arguments.
+    """
+    for loss in (term["loss"] for term in terms):
+        if is_lost(loss):
+            name = loss.removeprefix(PREFIX).partition("#")[0]
+            raise ConfigError(
+                f"loss: this ranker was trained with the Python function {name}, and files hold no code: "
+                f"give it with ranker.set_params(loss={name}), which keeps what was learnt, or choose another"
+            )
+        if isinstance(loss, str):
+            continue
+        try:
+            signature = inspect.signature(loss)
+        except (TypeError, ValueError):  # of a function in C it may not be known
+            continue
+        try:
+            signature.bind(None, None, None)
+        except TypeError:
+            name = plain_name(loss)
+            raise ConfigError(
+                f"loss {name}: expected a function of three arguments (scores, runtimes, lists), got "
+                f"{name}{signature}"
+            ) from None
+
+
+# Parameters by patterns of their names
+
+
+def _first_matches(patterns: Sequence[Mapping[str, Any]], layout: Layout) -> list[int | None]:
+    """Return the number of the first pattern that matches each parameter, None where none does."""
+    return [
+        next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
+        for name, _, _ in layout
+    ]
+
+
+def _unmatched(pattern: Any, layout: Layout) -> str:
+    """Return the text of an error about a pattern that applies to no parameter."""
+    names = [name for name, _, _ in layout]
+    near = difflib.get_close_matches(pattern, names, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return (
+        f"{pattern!r} matches no parameter that an earlier pattern left{hint}; there are {', '.join(names)}"
+    )
+
+
+class Tuning:
+    """What a fit trains differently from its recipe; see :meth:`tpugraphs.Ranker.fit`.
+
+    Parameters
+    ----------
+    freeze : str or sequence of str
+        Patterns of names of parameters that do not change.
+    groups : sequence of mapping
+        ``{"match": "head.*", "learning_rate": 10.0}``: a factor of the rate, ``weight_decay``, or both.
+
+    Attributes
+    ----------
+    patterns : list of dict
+        All of them; the first that matches a parameter decides.
+
+    Raises
+    ------
+    ConfigError
+        Anything else, or a number that is negative or not finite.
+    """
+
+    def __init__(self, freeze: Any = (), groups: Any = ()) -> None:
+        given = [freeze] if isinstance(freeze, str) else freeze
+        if not isinstance(given, (list, tuple)) or not all(isinstance(pattern, str) for pattern in given):
+            raise ConfigError(f"freeze: expected patterns of names of parameters, got {freeze!r:.80}")
+        if not isinstance(groups, (list, tuple)) or not all(isinstance(group, Mapping) for group in groups):
+            raise ConfigError(f"groups: expected a list of dicts, got {groups!r:.80}")
+        self.freeze, self.groups = list(given), [_checked(group) for group in groups]
+        still = [{"match": pattern, "learning_rate": 0.0, "weight_decay": 0.0} for pattern in self.freeze]
+        self.patterns: list[dict[str, Any]] = [*still, *self.groups]
+
+    def frozen(self, layout: Layout) -> list[tuple[int, int]]:
+        """Return begin and end of the parameters that stay as they are.
+
+        Raises
+        ------
+        ConfigError
+            A pattern that applies to no parameter, or no parameter is left to train.
+        """
+        found, count = _first_matches(self.patterns, layout), len(self.freeze)
+        for i, pattern in enumerate(self.patterns):
+            if i not in found:
+                what = "freeze" if i < count else "groups"
+                raise ConfigError(f"{what}: {_unmatched(pattern['match'], layout)}")
+        if all(i is not None and i < count for i in found):
+            raise ConfigError(
+                "freeze: expected some parameter to be left to train, got patterns of all of them"
+            )
+        return [
+            (begin, begin + math.prod(shape))
+            for (_, begin, shape), i in zip(layout, found, strict=True)
+            if i is not None and i < count
+        ]
+
+
+def _checked(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group as plain values."""
+    match, numbers = group.get("match"), {name: value for name, value in group.items() if name != "match"}
+    if not isinstance(match, str) or not numbers or not group.keys() <= _KEYS:
         raise ConfigError(
-            f"{name}: expected a number or one for each of {counted(n, 'config')} of a slate, got {found}"
-        ) from None
+            "groups: expected dicts such as {'match': 'head.*', 'learning_rate': 10.0, 'weight_decay': 0.0}, "
+            f"got {dict(group)!r:.80}"
+        )
+    what = "groups: {} of {!r}"
+    return {"match": match} | {n: check_number(what.format(n, match), v, 0, 1e9) for n, v in numbers.items()}
 
 
 def parameter_groups(
@@ -182,24 +260,98 @@ def parameter_groups(
             raise RecipeError(
                 f"groups: expected dicts with match, learning_rate and weight_decay, got {pattern}"
             )
-    used: set[int | None] = set()
+    recipe, fit = _first_matches(patterns, layout), _first_matches(over, layout)
+    for i, pattern in enumerate(patterns):
+        if i not in recipe:
+            raise RecipeError(f"groups: {_unmatched(pattern['match'], layout)}")
     groups: list[tuple[int, int, float, float]] = []
-    for name, begin, shape in layout:
-        found = next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
-        chosen = {} if found is None else patterns[found]
-        used.add(found)
-        tuned = next((p for p in over if fnmatchcase(name, p["match"])), {})
+    for (_, begin, shape), one, other in zip(layout, recipe, fit, strict=True):
+        chosen, tuned = {} if one is None else patterns[one], {} if other is None else over[other]
         rate = float(chosen.get("learning_rate", 1.0)) * float(tuned.get("learning_rate", 1.0))
         kind = (rate, float(tuned.get("weight_decay", chosen.get("weight_decay", weight_decay))))
         end = begin + math.prod(shape)
         if groups and groups[-1][2:] == kind:
             begin = groups.pop()[0]
         groups.append((begin, end, *kind))
-    for i, pattern in enumerate(patterns):
-        if i not in used:
-            names = ", ".join(name for name, _, _ in layout)
-            raise RecipeError(
-                f"groups: {pattern['match']!r} matches no parameter that an earlier pattern left; "
-                f"there are {names}"
-            )
     return groups
+
+
+# Averages over steps, and steps that do not go all the way
+
+
+class Average:
+    """Average of a network's weights over steps of a fit, which depends less on the last few steps.
+
+    ``"ema"``: ``value = d value + (1 - d) params`` after every step. d is `ema_decay`, but at first
+    ``(1 + step) / (10 + step)``, so that the weights of the beginning are forgotten.
+
+    ``"swa"`` (Izmailov et al. 2018): the mean of the weights after some steps. These are the last step and
+    every `swa_every`-th before it, as far as they come after the share `swa_start` of all steps.
+
+    Parameters
+    ----------
+    fields : object
+        `average`, `ema_decay`, `swa_start`, `swa_every`.
+    total : int
+        Steps of the fit.
+
+    Attributes
+    ----------
+    value : (P,) float64 or None
+        None as long as no step is part of it.
+    """
+
+    def __init__(self, fields: Any, total: int) -> None:
+        self._kind, self._decay, self._every = fields.average, float(fields.ema_decay), int(fields.swa_every)
+        start = min(int(fields.swa_start * total), total - 1)
+        self._first = start + 1 + (total - start - 1) % self._every
+        self.value: NDArray[np.float64] | None = None
+
+    def begun(self, step: int) -> bool:
+        """Return whether there is an average after this many steps."""
+        return step >= {"none": np.inf, "ema": 1, "swa": self._first}[self._kind]
+
+    def add(self, step: int, params: NDArray[np.float32]) -> None:
+        """Take the weights (P,) after a step into the average, if that is one of its steps."""
+        number, remainder = divmod(step - self._first, self._every)
+        if not self.begun(step) or (self._kind == "swa" and remainder):
+            return
+        share = 1 / (number + 1) if self._kind == "swa" else max(1 - self._decay, 9 / (10 + step))
+        if self.value is None:
+            self.value = params.astype(np.float64)
+        else:
+            _core.average(self.value, params, share)
+
+    @contextmanager
+    def in_use(self, params: NDArray[np.float32]) -> Iterator[None]:
+        """Put the average into the weights (P,) as long as the context lasts, if there is one."""
+        own = params.copy()
+        params[:] = own if self.value is None else self.value
+        try:
+            yield
+        finally:
+            params[:] = own
+
+
+def adapt(
+    network: Network, step: Callable[[], Any], steps: int, anchor: float, only: Sequence[str] | None
+) -> None:
+    """Learn from a few measurements without forgetting what was learnt from many.
+
+    See :meth:`tpugraphs.Ranker.adapt`; `step` takes one step.
+    """
+    check_whole("steps", steps, 1)
+    anchor = check_number("anchor", anchor, 0, 1)
+    patterns = ["*"] if only is None else [only] if isinstance(only, str) else list(only)
+    names = network.parameters
+    if not patterns or not all(any(fnmatchcase(name, p) for name in names) for p in patterns):
+        raise ConfigError(f"only: expected patterns that match names of {', '.join(names)}; got {only!r}")
+    back = np.ones(network.num_parameters, np.float32)  # the share of its way that each weight moves back
+    for name, begin, shape in network.model.layout:
+        if any(fnmatchcase(name, p) for p in patterns):
+            back[begin : begin + math.prod(shape)] = anchor
+    weights = network.model.params
+    before = weights.copy()
+    for _ in range(steps):
+        step()
+        weights[:] = before + (1 - back) * (weights - before)

@@ -134,11 +134,12 @@ class SeedMetrics:
         self.sd = float(self.means.std(ddof=1)) if len(self.means) > 1 else math.nan
         self.over = "graphs" if len(runtimes) > 1 else "configs"
         if self.over == "graphs":
+            self._samples, self._size = self.values, len(runtimes)
             self.interval = bootstrap_mean(self.values.mean(axis=0), _DRAWS, _LEVEL, 0)
             return
-        tail = (1 - _LEVEL) / 2
-        self._deviations = deviations([own[0] for own in scores], runtimes[0], metric, draws=_DRAWS, seed=0)
-        low, high = self.mean + np.quantile(self._deviations.mean(axis=0), [tail, 1 - tail])
+        tail, own = (1 - _LEVEL) / 2, [of[0] for of in scores]
+        self._samples, self._size = deviations(own, runtimes[0], metric, draws=_DRAWS, seed=0), 1
+        low, high = self.mean + np.quantile(self._samples.mean(axis=0), [tail, 1 - tail])
         self.interval = (float(low), float(high))
 
     @property
@@ -162,10 +163,8 @@ class SeedMetrics:
         float
             In the unit of the metric.
         """
-        if self.over == "configs":
-            return float((self._deviations[one] - self._deviations[other]).std(ddof=1))
-        differences = self.values[one] - self.values[other]
-        return float(differences.std(ddof=1) / math.sqrt(differences.size))
+        differences = self._samples[one] - self._samples[other]
+        return float(differences.std(ddof=1) / math.sqrt(self._size))
 
     def choose(self, rule: Rule) -> list[Choice]:
         """Apply a rule to all rankers.
@@ -180,10 +179,8 @@ class SeedMetrics:
         list of Choice
             One per ranker, in their order.
         """
-        order = np.argsort(-self.means, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return [self._choice(rule, i, int(place[i])) for i in range(len(order))]
+        places = np.argsort(np.argsort(-self.means, kind="stable"))
+        return [self._choice(rule, i, place) for i, place in enumerate(places.tolist())]
 
     def _choice(self, rule: Rule, i: int, place: int) -> Choice:
         number = f"{self.means[i]:.4f}"

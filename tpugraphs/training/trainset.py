@@ -6,33 +6,36 @@ import hashlib
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
+from tpugraphs.data import arrays
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.system.arguments import check_share
 from tpugraphs.system.logs import log
 from tpugraphs.system.words import counted
+
+if TYPE_CHECKING:
+    from tpugraphs.network.network import Network
+    from tpugraphs.training.fit import FitOptions
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
 _VALID_LEAST = 50  # configs of a validation graph: with fewer, its metric is too noisy
 
 
-class GraphSequence(Protocol):
-    """A sequence of graphs, which may load them when indexed."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Graph: ...
+GraphSequence = Sequence[Graph]
+"""A sequence of graphs, which may load them when indexed."""
 
 
 def as_graphs(what: str, graphs: Any) -> GraphSequence:
@@ -42,11 +45,10 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
     if hasattr(graphs, "iloc"):
         graphs = list(graphs)  # a pandas Series is indexed by its labels
     check_graphs(what, graphs)
-    if not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
-        graphs = list(graphs)
-    if len(graphs) == 0:
+    indexed = hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")
+    sequence: GraphSequence = graphs if indexed else list(graphs)
+    if len(sequence) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
-    sequence: GraphSequence = graphs
     return sequence
 
 
@@ -82,9 +84,6 @@ def warn_of_skipped(skipped: Mapping[str, str], stacklevel: int) -> None:
         warnings.warn(f"{left_out}: {next(iter(skipped.values()))}{more}", stacklevel=stacklevel + 1)
 
 
-Weights = list[NDArray[np.float32] | None]
-
-
 def as_weights(train: Any, graphs: GraphSequence, given: Any) -> list[Any] | None:
     """Return the weights of the configs, unchecked, as one entry per graph; None if there are none."""
     if given is None:
@@ -105,25 +104,9 @@ def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
     """Return weights (C,) of a graph's configs; DataError unless they are numbers >= 0, one per config."""
     if given is None:
         return None
-
-    def refuse(found: str, expected: str) -> DataError:
-        return DataError(
-            f"sample_weight: expected {expected}, found {found}",
-            file=str(graph.name), field="sample_weight", found=found, expected=expected,
-        )  # fmt: skip
-
-    if np.ma.is_masked(given):
-        raise refuse("masked values", "one weight per config, and 0 for those to leave out")
-    try:
-        with np.errstate(over="ignore"):
-            weights = np.asarray(given).astype(np.float32, casting="same_kind")
-    except (TypeError, ValueError):
-        raise refuse(type(given).__name__, "numbers") from None
-    if weights.shape != (graph.num_configs,):
-        raise refuse(f"shape {weights.shape}", f"one weight per config ({graph.num_configs},)")
-    bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
-    if bad.size:
-        raise refuse(f"{weights[bad[0]]} of config {int(bad[0])}", "finite numbers >= 0")
+    with arrays.naming(str(graph.name)):
+        weights = _core.as_floats("sample_weight", given, "C", (graph.num_configs,))
+        arrays.refuse("sample_weight", weights < 0, weights, "numbers >= 0", "0 leaves a config out")
     return weights
 
 
@@ -137,12 +120,21 @@ _HASHED: dict[str, tuple[str, ...]] = {
 }
 
 
+def digest(parts: Iterable[str | NDArray[Any]], size: int = 16) -> str:
+    """Return the BLAKE2b digest, of `size` bytes, of texts and arrays one after the other."""
+    state = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        if isinstance(part, str):
+            state.update(part.encode("utf-8", "surrogatepass"))
+        else:
+            state.update(np.ascontiguousarray(part).data)
+    return state.hexdigest()
+
+
 def known_as(graph: Graph) -> str:
     """Return a digest that identifies a measured graph: of its name, size and runtimes."""
     identity = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
-    h = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16)
-    h.update(np.ascontiguousarray(graph.config_runtime).data)
-    return h.hexdigest()
+    return digest([identity, graph.config_runtime])
 
 
 def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
@@ -152,21 +144,20 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
     """
     if check_graph("graphs", graph, kind) is not None:
         return f"without {graph.name}"
-    h = hashlib.blake2b(digest_size=16)
+    return digest(_content(graph, kind, digits))
+
+
+def _content(graph: Graph, kind: str, digits: bool) -> Iterator[str | NDArray[Any]]:
     if kind == "graph":
-        h.update(graph.schema.to_json().encode())
+        yield graph.schema.to_json()
     for name in _HASHED[kind]:
-        if getattr(graph, name, None) is None:
-            continue
-        array = np.ascontiguousarray(getattr(graph, name))
-        h.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        h.update(array.data)
+        if (array := getattr(graph, name, None)) is not None:
+            yield f"{name}{array.shape}{array.dtype.str}"
+            yield array
     if digits and graph._digits.shape[2]:
         count, nodes, width = graph._digits.shape
         step = max(1, _BLOCK // max(1, nodes * width))
-        for i in range(0, count, step):
-            h.update(graph._digits.take(slice(i, i + step)).data)
-    return h.hexdigest()
+        yield from (graph._digits.take(slice(i, i + step)) for i in range(0, count, step))
 
 
 def hold_out(
@@ -185,16 +176,14 @@ def hold_out(
         No graph can be split.
     """
     graphs = as_graphs("train", train)
-    if not 0 < share < 1:
-        raise ConfigError(f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}")
+    check_share("valid", share)
     if not _whole(graphs):
         raise ConfigError(
             "valid: a share of the configs can be held out of graphs in memory only; give graphs"
         )
     train_graphs: list[Any] = []
     valid_graphs: list[Any] = []
-    for i in range(len(graphs)):
-        graph = graphs[i]
+    for i, graph in enumerate(graphs):
         check_graph("train", graph, kind)
         try:
             check_measured(graph, kind)
@@ -221,18 +210,14 @@ class TrainingSet:
 
     Parameters
     ----------
+    network : Network
+        What is trained: its fields and seed say how graphs are split.
     pipeline : Pipeline
-        Preprocessing, which is fitted to the graphs.
-    train, valid, sample_weight
+        Preprocessing. It is fitted to the graphs, unless the fit begins with another network's weights.
+    train, valid
         See `Ranker.fit`.
-    valid_configs : int
-        Configs to validate on in all.
-    seed : int
-        Seed of the split, if `valid` is a share.
-    hashed : bool
-        Whether fingerprints are needed.
-    fitted : bool
-        Leave the preprocessing as it is: it was fitted to other graphs.
+    how : FitOptions
+        The other arguments. Only fits with checkpoints need fingerprints.
 
     Attributes
     ----------
@@ -248,36 +233,33 @@ class TrainingSet:
         Digests of the graphs to train and to validate on.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        train: Any,
-        valid: Any,
-        valid_configs: int,
-        seed: int,
-        hashed: bool,
-        sample_weight: Any = None,
-        fitted: bool = False,
-    ) -> None:
-        self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
-        self.warned = False
-        self.known = set[str]()
-        self.counts: list[int] = []
+    def __init__(self, network: Network, pipeline: Pipeline, train: Any, valid: Any, how: FitOptions) -> None:
+        self.pipeline, self.hashed, self.warned = pipeline, how.checkpoint_dir is not None, False
+        self.skipped, self.known, self.counts = dict[str, str](), set[str](), list[int]()
+        self._store, self._lock = _core.Store(CACHE_BYTES, MAPPED_BYTES), threading.Lock()
+        self._useless = set[int]()
         held: GraphSequence = []
         self.graphs: GraphSequence = as_graphs("train", train)
-        self.weights = as_weights(train, self.graphs, sample_weight)
+        self.weights = as_weights(train, self.graphs, how.sample_weight)
         if isinstance(valid, Real):
             given = self.graphs
-            self.graphs, held = hold_out(given, float(valid), seed, pipeline.kind, self.weights)
+            self.graphs, held = hold_out(given, float(valid), network.seed, pipeline.kind, self.weights)
             self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
-        self.hashes = {"train": self._fit_pipeline(fitted)}
-        self.valid = self._prepare_valid(held, valid_configs)
-        prints = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * hashed)]
-        self.hashes["valid"] = _digest(prints)
-        self._store, self._lock = _core.Store(CACHE_BYTES, MAPPED_BYTES), threading.Lock()
-        self._useless = set[int]()
+        if len(self.graphs) == 1:
+            check_measured(self.graphs[0], pipeline.kind)
+        hashes: list[str] = []  # from the pass that fits the preprocessing
+        if how.init is not None:
+            deque(self._usable(hashes), maxlen=0)
+        else:
+            pipeline.fit(self._usable(hashes))
+        self.valid = self._prepare_valid(held, network.fields.valid_configs)
+        own = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * self.hashed)]
+        self.hashes = {
+            name: f"{len(parts)} graphs, {digest([' '.join(parts)], 8)}"
+            for name, parts in (("train", hashes), ("valid", own))
+        }
 
     def prepared(self, index: int) -> _core.Prepared | None:
         """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
@@ -294,60 +276,37 @@ class TrainingSet:
         except DataError as error:
             if len(self.graphs) == 1:
                 raise
-            self.skipped[error.file or f"graph {index}"] = str(error)
-            self._useless.add(index)
-            if len(self._useless) == len(self.graphs):
-                raise DataError(
-                    f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
-                ) from error
+            self._leave_out(index, error.file or f"graph {index}", error)
             return None
-        self._store.put(index, prepared, prepared.nbytes)
-        return prepared
+        return self._store.put(index, prepared, prepared.nbytes)
 
-    def _fit_pipeline(self, fitted: bool) -> str:
-        """Fit the preprocessing, unless it is; fingerprints of the graphs come from the same pass."""
-        hashes: list[str] = []
-        if len(self.graphs) == 1:
-            check_measured(self.graphs[0], self.pipeline.kind)
+    def _leave_out(self, index: int, name: str, why: DataError) -> None:
+        self._useless.add(index)
+        self.skipped[name] = str(why)
+        if len(self._useless) == len(self.graphs):
+            raise DataError(
+                f"none of the {len(self.graphs)} graphs can be trained on; the last: {why}"
+            ) from why
 
-        def usable() -> Iterable[Any]:
-            left_out = 0
-            for i in range(len(self.graphs)):
-                graph = self.graphs[i]
-                why = check_graph("train", graph, self.pipeline.kind)
-                if self.hashed:
-                    hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
-                self.counts.append(int(graph.num_configs) if why is None else 0)
-                if why is None:
-                    self.known.add(known_as(graph))
-                    self._weigh(i, graph, hashes)
-                    yield graph
-                    continue
-                left_out += 1
-                self.skipped[str(graph.name)] = str(why)
-                if left_out == len(self.graphs):
-                    raise DataError(
-                        f"none of the {left_out} graphs can be trained on; the last: {why}"
-                    ) from why
-
-        if fitted:
-            deque(usable(), maxlen=0)
-        else:
-            self.pipeline.fit(usable())
-        return _digest(hashes)
-
-    def _weigh(self, i: int, graph: Graph, hashes: list[str]) -> None:
-        """Check the weights of graph `i`, and add them to its fingerprint."""
-        weights = graph_weights(graph, self.weights[i]) if self.weights else None
-        if weights is None:
-            return
-        assert self.weights is not None
-        self.weights[i] = weights
-        if (weights == 1).all():
-            return
-        self.counts[i] = int(np.count_nonzero(weights))
-        if self.hashed:
-            hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
+    def _usable(self, hashes: list[str]) -> Iterator[Graph]:
+        """Yield the graphs that can be trained on; note counts, and fingerprints of all if needed."""
+        for i in range(len(self.graphs)):
+            graph = self.graphs[i]
+            why = check_graph("train", graph, self.pipeline.kind)
+            if self.hashed:
+                hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
+            self.counts.append(int(graph.num_configs) if why is None else 0)
+            if why is not None:
+                self._leave_out(i, str(graph.name), why)
+                continue
+            self.known.add(known_as(graph))
+            if self.weights is not None:
+                self.weights[i] = weights = graph_weights(graph, self.weights[i])
+                if weights is not None and (weights != 1).any():
+                    self.counts[i] = int(np.count_nonzero(weights))
+                    if self.hashed:
+                        hashes[i] += digest([weights])
+            yield graph
 
     def warn(self, stacklevel: int) -> None:
         """Warn once of the graphs that were left out."""
@@ -376,7 +335,3 @@ class TrainingSet:
             small = graph if n == graph.num_configs else graph.select(rows)
             result.append((self.pipeline.apply(small), np.arange(n)))
         return result
-
-
-def _digest(parts: list[str]) -> str:
-    return f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"

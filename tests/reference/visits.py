@@ -1,6 +1,4 @@
-"""The choice of graph and configs of every visit of a fit: pure functions of keys and counters."""
-
-from __future__ import annotations
+"""The choice of graph and configs of every visit of a fit in NumPy, with float64 arithmetic."""
 
 import math
 from collections.abc import Iterable
@@ -10,17 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-
-__all__ = [
-    "EvenVisits",
-    "OversampledVisits",
-    "Visits",
-    "WeightedVisits",
-    "any_rows",
-    "close_rows",
-    "fast_rows",
-    "happens",
-]
+from tpugraphs.kernels.streams import Stream
 
 Key = tuple[int, ...]
 _WINDOWS = 4  # windows of close runtimes are at most this many slates long
@@ -227,3 +215,38 @@ def fast_rows(order: NDArray[np.int64], k: int, temperature: float, key: Key) ->
     rings = -np.log(uniform) * np.exp(np.arange(count) / (count * temperature))
     first = np.argpartition(rings, k - 1)[:k]
     return order[first[np.argsort(rings[first], kind="stable")]]
+
+
+class FitVisits:
+    """What a fit with these fields chooses: `_core.Visits` must choose the same."""
+
+    def __init__(
+        self,
+        counts: NDArray[np.int64],
+        seed: int,
+        configs: int,
+        each: int = 1,
+        graph_sampling: str = "even",
+        config_sampling: str = "even",
+        close: float = 0.0,
+        config_temperature: float = 1.0,
+    ) -> None:
+        self.seed, self.configs, self.sampling = seed, configs, config_sampling
+        self.close, self.temperature = close, config_temperature
+        self.visits: Visits = EvenVisits(len(counts), (seed, Stream.ORDER))
+        if graph_sampling == "sqrt-configs" and counts.any():
+            self.visits = OversampledVisits(counts, configs, each, (seed, Stream.ORDER))
+        if graph_sampling == "slates" and counts.any():
+            self.visits = WeightedVisits(np.maximum(counts // configs, counts > 0), (seed, Stream.ORDER))
+
+    def rows(self, visit: int, prepared: _core.Prepared) -> NDArray[np.int64]:
+        """Return the configs of a visit; keys count visits from 1."""
+        count, number = min(self.configs, prepared.num_configs), visit + 1
+        if happens(self.close, (self.seed, Stream.CLOSE, number, 0)):
+            return close_rows(prepared.by_runtime, count, (self.seed, Stream.CLOSE, number, 1))
+        if self.sampling == "replacement":
+            return any_rows(prepared.num_configs, self.configs, (self.seed, Stream.ROWS, number))
+        if self.sampling == "gumbel":
+            return fast_rows(prepared.by_runtime, count, self.temperature, (self.seed, Stream.FAST, number))
+        index, before = self.visits.at(visit)
+        return self.visits.rows(index, before, prepared.num_configs, self.configs, (self.seed, Stream.ROWS))
