@@ -25,7 +25,7 @@ class Argument(NamedTuple):
     """An argument of a function made at run time."""
 
     name: str
-    type: str  # its annotation
+    type: str  # its annotation, if any
     form: str = ""  # its form in the documentation, if different
     doc: str = ""
     default: Any = inspect.Parameter.empty
@@ -34,9 +34,12 @@ class Argument(NamedTuple):
 
 def signature(arguments: Iterable[Argument], returns: str) -> inspect.Signature:
     """Return the signature of a function with these arguments."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    kinds, empty = (
+        (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY),
+        inspect.Parameter.empty,
+    )
     parameters = [
-        inspect.Parameter(one.name, kinds[one.keyword], default=one.default, annotation=one.type)
+        inspect.Parameter(one.name, kinds[one.keyword], default=one.default, annotation=one.type or empty)
         for one in arguments
     ]
     return inspect.Signature(parameters, return_annotation=returns)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.faces import SHAPES
-from tpugraphs.kernels.signatures import attribute_type
+from tpugraphs.kernels.signatures import Argument, attribute, document, signature
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes import get_recipe
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, unknown
@@ -191,15 +191,15 @@ class Model(_Methods):
         other.fields("cpu", fields)  # checks them
         given = {field: value for field, value in fields.items() if field in trained}
         fixed = {field: value for field, value in fields.items() if field not in trained}
-        presets = {which: plain(other.fields(which)) for which in other.presets}
+        presets = {
+            which: {field: value for field, value in plain(other.fields(which)).items() if field in trained}
+            for which in other.presets
+        }
         return Recipe(
             name=name,
             summary=summary or f"A model of {counted(len(self), 'step')}, trained like {other.name}.",
             kind=other.kind,
-            presets={
-                which: {**{field: values[field] for field in trained}, **given}
-                for which, values in presets.items()
-            },
+            presets={which: {**values, **given} for which, values in presets.items()},
             steps=always(self.steps),
             preprocessing=partial(_of_other, other, "preprocessing", fixed),
             loss=partial(_of_other, other, "loss", fixed) if loss is None else always(loss),
@@ -271,21 +271,15 @@ class Model(_Methods):
     def _plan(self, steps: list[dict[str, Any]], finished: bool = False) -> dict[str, Shape]:
         """Return the slots of the steps, as the core plans them."""
         outputs = ["scores"] if finished else [step["out"] for step in steps]
-        if self._sizes is not None:
-            s = self._sizes
-            slots, _ = _core.plan_slots(steps, outputs, None, s.node, s.config, s.graph, s.digits)
-            return {**slots}
-        found, refused = [], None
-        for guess in _GUESSES:
+        s, known = self._sizes, list[Any]((guess, guess, guess) for guess in _GUESSES)
+        found, refused = list[dict[str, tuple[str, int]]](), list[RecipeError]()
+        for columns in known if s is None else [(s.node, s.config, s.graph, s.digits)]:
             try:
-                slots, _ = _core.plan_slots(steps, outputs, None, guess, guess, guess)
+                found.append(_core.plan_slots(steps, outputs, None, *columns)[0])
             except RecipeError as error:
-                refused = error
-            else:
-                found.append(slots)
+                refused.append(error)
         if not found:
-            assert refused is not None
-            raise refused
+            raise refused[-1]
         return {
             slot: (rows, columns if all(other[slot][1] == columns for other in found) else None)
             for slot, (rows, columns) in found[0].items()
@@ -316,53 +310,35 @@ def _text(shape: Shape) -> str:
     return f"({', '.join(map(str, SHAPES[rows][:-1]))}, {'F' if columns is None else columns})"
 
 
+def _slot(spec: Meta) -> Argument:
+    """Return the argument of a method for a slot that the op reads."""
+    every = len(spec["rows"]) == len(SHAPES)
+    rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
+    if spec["optional"]:
+        return Argument(spec["name"], "str | None", f"slot {rows}, optional", "", None)
+    return Argument(spec["name"], "str", f"slot {rows}")
+
+
 def _method(meta: Meta) -> Callable[..., str]:
     """Make the method of an op."""
-    plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("self", plain)]
-    for spec in meta["inputs"]:
-        default, kind = (None, "str | None") if spec["optional"] else (inspect.Parameter.empty, "str")
-        parameters.append(inspect.Parameter(spec["name"], plain, default=default, annotation=kind))
-    for a in meta["attrs"]:
-        parameters.append(
-            inspect.Parameter(a["name"], named, default=a["default"], annotation=attribute_type(a))
-        )
-    for one, kind in _OWN.items():
-        parameters.append(inspect.Parameter(one, named, default=None, annotation=kind))
-    signature = inspect.Signature(parameters, return_annotation="str")
+    given = [*map(_slot, meta["inputs"]), *map(attribute, meta["attrs"])]
+    own = [Argument(name, kind, default=None, keyword=True) for name, kind in _OWN.items()]
+    shown = signature([Argument("self", ""), *given, *own], "str")
 
     def add(self: Model, *args: Any, **given: Any) -> str:
-        return self._add(meta, signature, *args, **given)
+        return self._add(meta, shown, *args, **given)
 
-    add.__name__ = meta["name"]
-    add.__qualname__ = f"Model.{meta['name']}"
-    add.__doc__ = _document(meta)
-    add.__signature__ = signature  # type: ignore[attr-defined]
-    return add
-
-
-def _document(meta: Meta) -> str:
-    text = meta["doc"] if meta["doc"][1].isupper() else meta["doc"][0].lower() + meta["doc"][1:]
-    lines = [f"Append a step: {text}", "", "Parameters", "----------"]
-    for spec in meta["inputs"]:
-        every = len(spec["rows"]) == len(SHAPES)
-        rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
-        lines.append(f"{spec['name']} : slot {rows}{', optional' if spec['optional'] else ''}")
-    for attr in meta["attrs"]:
-        lines.append(f"{attr['name']} : {_core.attr_expects(attr)}, default {attr['default']!r}")
-        lines.append(f"    {_sentence(attr['doc'])}")
-    lines += ["name, to, share", "    See :class:`tpugraphs.Model`.", "", "Returns", "-------", "str"]
-    parameters = ", ".join(f"``{name}``" for name in meta["params"])
+    summary = meta["doc"] if meta["doc"][1].isupper() else meta["doc"][0].lower() + meta["doc"][1:]
+    listed = [*given, Argument("name, to, share", "", "", "See :class:`tpugraphs.Model`.")]
+    result = ["", "Returns", "-------", "str", "    The slot that it makes."]
+    notes = [f"Parameters it may learn: {', '.join(f'``{name}``' for name in meta['params'])}."]
     needs = ", ".join(flag for flag in meta["flags"] if flag in ("edges", "digits", "opcodes", "layout"))
-    notes = [f"Parameters it may learn: {parameters}."] * bool(parameters)
-    notes += [f"It reads from the graph: {needs}."] * bool(needs)
-    lines += ["    The slot that it makes.", *(["", "Notes", "-----", *notes] if notes else [])]
-    return "\n".join(lines)
-
-
-def _sentence(text: str) -> str:
-    """Return a note as a sentence, unless it begins with the choice it describes."""
-    return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
+    notes = notes * bool(meta["params"]) + [f"It reads from the graph: {needs}."] * bool(needs)
+    rest = [*result, *(["", "Notes", "-----", *notes] if notes else [])]
+    made: Any = add
+    made.__name__, made.__qualname__ = meta["name"], f"Model.{meta['name']}"
+    made.__doc__, made.__signature__ = document(f"Append a step: {summary}", listed, "\n".join(rest)), shown
+    return add
 
 
 if not TYPE_CHECKING:
