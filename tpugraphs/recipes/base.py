@@ -21,7 +21,6 @@ from tpugraphs.recipes.declared import (
     TableFields,
     TrainingFields,
     check_options,
-    constants,
     declared,
     expected,
     of_numpy,
@@ -47,19 +46,12 @@ def _no_table(*args: Any) -> NDArray[np.float32]:
     return np.zeros((0, 0), np.float32)
 
 
-def _as_they_are(fields: Any) -> Order:
-    return {}
-
-
-EMA = {"average": "ema", "ema_decay": 0.99}  # for presets that train briefly
-
-
 def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., Steps]:
     """Return a function that returns these steps, losses or groups, whatever the fields of the recipe."""
     return functools.partial(_copied, [dict(entry) for entry in entries])
 
 
-def _copied(entries: Steps, *_: Any) -> Steps:
+def _copied(entries: Any, *_: Any) -> Any:
     return copy.deepcopy(entries)
 
 
@@ -72,6 +64,7 @@ def _hinge(reduction: str, fields: Any) -> Steps:
     return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": reduction}]
 
 
+_AS_THEY_ARE = functools.partial(_copied, {})
 _NONE = always([])
 _HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
 
@@ -100,8 +93,8 @@ class Recipe:
         ``preprocessing(fields)``: list of dicts, in order; see
         :class:`tpugraphs.preprocess.pipeline.Pipeline`.
     options : type
-        Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or
-        from :class:`TableFields` for trees.
+        Class of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or from
+        :class:`TableFields` for trees. It becomes a frozen dataclass.
     presets : mapping of str to mapping
         Values of fields that differ from the defaults, for ``"cpu"`` and ``"full"``.
     loss : callable
@@ -175,7 +168,7 @@ class Recipe:
     extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
     published_marks: tuple[str, ...] = ()
-    published_order: Callable[[Any], Order] = _as_they_are
+    published_order: Callable[[Any], Order] = _AS_THEY_ARE
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None
     published_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -186,36 +179,26 @@ class Recipe:
             check_options(self.options)
             for preset in self.presets:
                 self.losses(self.fields(preset))
+            self._check()
         except ConfigError as error:
             raise RecipeError(str(error)) from None
         except RecipeError as error:
             raise RecipeError(f"recipe {self.name}: {error}") from None
+
+    def _check(self) -> None:
         if self.extra is not None and not callable(self.extra):
-            raise RecipeError(f"recipe {self.name}: extra: expected a function, got {self.extra!r:.60}")
+            raise RecipeError(f"extra: expected a function, got {self.extra!r:.60}")
         if self.extra is not None and self.estimator != "network":
-            raise RecipeError(
-                f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees "
-                "take further columns from features(fields, graph, rows)"
-            )
+            todo = "trees take further columns from features(fields, graph, rows)"
+            raise RecipeError(f"extra: expected a network, got estimator={self.estimator!r}: {todo}")
         kinds = ("layout", "tile", "graph", *["any"] * (self.estimator != "network"))
         if self.kind not in kinds:
-            raise RecipeError(
-                f"recipe {self.name}: kind: expected one of {', '.join(kinds)}, got {self.kind!r:.60}"
-            )
+            raise RecipeError(f"kind: expected one of {', '.join(kinds)}, got {self.kind!r:.60}")
         if "cpu" not in self.presets:
-            raise RecipeError(
-                f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
-            )
+            raise RecipeError(f"presets: expected 'cpu' among them, got {[*self.presets]}")
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # it does not change
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        given = state["options"]
-        vars(self).update(state, options=constants(given) if isinstance(given, dict) else given)
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
@@ -326,15 +309,13 @@ class Recipe:
         """
         if self.estimator != "network":
             return []
-        terms = [dict(term) for term in self.loss(fields)]
-        if callable(fields.loss):
-            terms = [{"loss": fields.loss}]
-        elif isinstance(fields.loss, str):
+        terms = self.loss(fields)
+        if callable(fields.loss) or isinstance(fields.loss, str):
             own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
-            terms = [dict(term) for term in fields.loss]
-        terms = [of_numpy(term) for term in terms]
+            terms = fields.loss
+        terms = [of_numpy(dict(term)) for term in terms]
         try:
             losses_need(terms)
         except ConfigError as error:

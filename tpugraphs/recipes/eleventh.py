@@ -15,8 +15,6 @@ with the authors' code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +23,6 @@ from tpugraphs.preprocess.tables import layout_table
 from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
 
-@dataclass(frozen=True)
 class Eleventh(TableFields):
     """Fields of ``eleventh-lightgbm``."""
 

@@ -9,20 +9,16 @@ layer starts with larger weights than the others, which makes the members of an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpugraphs.data.schema import Schema
+from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
 from tpugraphs.recipes.blocks import encode, step
-
-if TYPE_CHECKING:
-    from tpugraphs.data.schema import Schema
-    from tpugraphs.preprocess.pipeline import Sizes
 
 _OPCODE_COLUMNS = 16
 
 
-@dataclass(frozen=True)
 class GraphConfig(TrainingFields):
     """Fields of ``graph-config``: a small network, trained on all configs of a graph at once."""
 
@@ -37,11 +33,7 @@ class GraphConfig(TrainingFields):
     margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
     configs: int = 4096
     dedup: str = "none"
-    target: str = option(
-        "normal-score",
-        choices=("runtime", "log-runtime", "percentile", "normal-score"),
-        doc="what losses of values fit; those of the order compare runtimes",
-    )
+    target: str = option("normal-score", choices=("runtime", "log-runtime", "percentile", "normal-score"))
     steps: int | None = 250
     epochs: int | None = None
     learning_rate: float = 4e-3

@@ -15,7 +15,6 @@ write-up, not compared with the authors' code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, m
 OPCODE_ROWS = 128
 
 
-@dataclass(frozen=True)
 class Ninth(TrainingFields):
     """Fields of all three recipes."""
 
@@ -128,11 +126,7 @@ RECIPES = (
         summary="GraphSAGE over shortest paths between output and configurable nodes.",
         steps=partial(steps, conv=_sage),
     ),
-    _ninth(
-        name="ninth-gat",
-        summary="The same with graph attention.",
-        steps=partial(steps, conv=_gat),
-    ),
+    _ninth(name="ninth-gat", summary="The same with graph attention.", steps=partial(steps, conv=_gat)),
     _ninth(
         name="ninth-transformer",
         summary="The same with attention by products of queries and keys.",

@@ -29,17 +29,15 @@ graphs: scores of all five tile models and of the layout model are equal to 1e-5
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, always, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, opcodes, option, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, standardize, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
 
-@dataclass(frozen=True)
 class OfficialFields(TrainingFields):
     """Fields that both recipes share."""
 
@@ -52,7 +50,6 @@ class OfficialFields(TrainingFields):
     schedule: str = "constant"
 
 
-@dataclass(frozen=True)
 class OfficialTile(OfficialFields):
     """Fields of ``official-tile``."""
 
@@ -61,9 +58,7 @@ class OfficialTile(OfficialFields):
         choices=("early-sage", "late-sage", "early-resgcn", "late-resgcn", "mlp"),
         doc="which of the published models",
     )
-    opcode_columns: int | None = option(
-        None, 1, 1024, doc="columns of the opcode embedding; None: 64 with GraphSAGE, otherwise 32"
-    )
+    opcode_columns: int | None = option(None, 1, 1024, doc="of the embedding; None: 64 (sage), else 32")
     layers: int = option(3, 1, 16, doc="rounds of message passing")
     slates: int = 10
     configs: int = 10
@@ -144,10 +139,7 @@ def tile_steps(fields: OfficialTile) -> Steps:
 
 def tile_preprocessing(fields: OfficialTile) -> Steps:
     """Scale node features and configs."""
-    return [
-        {"step": "standardize", "columns": NODE_COLUMNS, "constant": "zero"},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "none"},
-    ]
+    return [standardize(constant="zero"), tile_scale()]
 
 
 def tile_loss(fields: OfficialFields) -> Steps:
@@ -158,7 +150,6 @@ def tile_loss(fields: OfficialFields) -> Steps:
     ]
 
 
-@dataclass(frozen=True)
 class OfficialLayout(OfficialFields):
     """Fields of ``official-layout``."""
 
@@ -215,10 +206,7 @@ def layout_steps(fields: OfficialLayout) -> Steps:
 
 def layout_preprocessing(fields: OfficialLayout) -> Steps:
     """Scale node features."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "standardize", "columns": NODE_COLUMNS, "constant": "zero"},
-    ]
+    return [{"step": "prune", "method": fields.prune}, standardize(constant="zero")]
 
 
 def layout_loss(fields: OfficialFields) -> Steps:

@@ -32,17 +32,16 @@ same graphs: scores, losses and gradients of all three models are equal to 7e-5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tpugraphs.recipes import blocks
 from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, opcodes, option, step
 from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, join_digits, mean_plus_max
 
 OPCODE_ROWS = 128
 
 
-@dataclass(frozen=True)
 class Sixth(TrainingFields):
     """Fields of all three recipes."""
 
@@ -52,9 +51,7 @@ class Sixth(TrainingFields):
     dropout: float = 0.2
     trainable_scale: bool = option(True, doc="learn scale and shift of node features and tile configs")
     late_norm: str = option(
-        "configs",
-        choices=("configs", "layer", "none"),
-        doc="norm in the head: of every column over the configs, or of every row",
+        "configs", choices=("configs", "layer", "none"), doc="of the head: columns over configs, or rows"
     )
     accumulate: int = 32
     configs: int = 80
@@ -63,7 +60,6 @@ class Sixth(TrainingFields):
     clip: float = 1e9
 
 
-@dataclass(frozen=True)
 class SixthLayout(Sixth):
     """Fields of ``sixth-layout``."""
 
@@ -73,23 +69,17 @@ class SixthLayout(Sixth):
     chunk: int = option(100, high=4096)
 
 
-@dataclass(frozen=True)
 class SixthGin(SixthLayout):
     """Fields of ``sixth-gin``."""
 
-    layers: int = option(
-        4, low=1, doc="layers of message passing; of three or more the last two read the same"
-    )
+    layers: int = option(4, low=1, doc="layers of messages; of three or more the last two read the same")
 
 
-@dataclass(frozen=True)
 class SixthTile(Sixth):
     """Fields of ``sixth-tile``."""
 
     dropout: float = 0.0
-    config_scale: str = option(
-        "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
-    )
+    config_scale: str = "none"
     configs: int = 64
     metric: str = "top5"
     chunk: int = 8192
@@ -97,17 +87,13 @@ class SixthTile(Sixth):
 
 def layout_preprocessing(fields: SixthLayout) -> Steps:
     """List the steps before the layout models."""
-    return [*choose(fields, hops=fields.hops), {"step": "standardize", "columns": NODE_COLUMNS}]
+    return [*choose(fields, hops=fields.hops), blocks.standardize()]
 
 
 def tile_preprocessing(fields: SixthTile) -> Steps:
     """List the steps before the tile model."""
-    return [
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "self-loops"},
-        {"step": "standardize", "columns": NODE_COLUMNS},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": fields.config_scale},
-    ]
+    scaled = [blocks.standardize(), blocks.tile_scale(fields.config_scale)]
+    return [*choose(fields), {"step": "self-loops"}, *scaled]
 
 
 def _norm_act(name: str, slot: str, out: str, act: str) -> Steps:
@@ -282,10 +268,7 @@ RECIPES = (
         name="sixth-gin",
         summary="Graph isomorphism layers whose means are added, as for xla:default.",
         options=SixthGin,
-        presets={
-            "cpu": _CPU_LAYOUT,
-            "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
-        },
+        presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "configs": 32, "epochs": 2400}},  # of 320, 7.5 times
         steps=gin_steps,
         published_marks=(r"early_mlp\.", r"gconv\.0\.nn\."),
     ),
