@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
+from tpugraphs.recipes import declared
 from tpugraphs.recipes.blocks import Steps, encode, opcodes, step
-from tpugraphs.recipes.declared import (
-    TableFields,
-    TrainingFields,
-    check_options,
-    declared,
-    expected,
-    of_numpy,
-    option,
-    plain,
-    takes,
-)
+from tpugraphs.recipes.declared import TableFields, TrainingFields, attributes, of_numpy, option, plain
 from tpugraphs.recipes.functions import losses_need
 
 __all__ = ["Recipe", "Steps", "TableFields", "TrainingFields", "encode", "opcodes", "option", "step"]
@@ -176,7 +167,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         try:
-            check_options(self.options)
+            declared.check_options(self.options)
             for preset in self.presets:
                 self.losses(self.fields(preset))
             self._check()
@@ -270,7 +261,7 @@ class Recipe:
         values = {name: of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
-        known = declared(self.options)
+        known = attributes(self.options)
         usual = self.presets[preset].get("epochs", known["epochs"]["default"]) if "epochs" in known else None
         if given.get("steps") is not None and given.get("epochs") not in (None, usual):
             raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
@@ -283,8 +274,9 @@ class Recipe:
             attr = known[name]
             if value is None and not attr["none"] and {"text", "choice"} & {*attr["kind"].split("|")}:
                 values[name] = value = "none"
-            if not takes(attr, value):
-                raise ConfigError(f"recipe {self.name}: {name} must be {expected(attr)}, got {value!r}")
+            if not declared.takes(attr, value):
+                wanted = declared.expected(attr)
+                raise ConfigError(f"recipe {self.name}: {name} must be {wanted}, got {value!r}")
         return self.options(**values)
 
     def losses(self, fields: Any) -> Steps:
@@ -329,13 +321,13 @@ class Recipe:
         options = {
             name: {
                 "meaning": attr["doc"],
-                "expected": expected(attr),
+                "expected": declared.expected(attr),
                 "low": attr.get("low"),
                 "high": attr.get("high"),
                 "choices": list(attr.get("choices", ())),
                 "default": {preset: plain(made)[name] for preset, made in values.items()},
             }
-            for name, attr in declared(self.options).items()
+            for name, attr in attributes(self.options).items()
         }
         return {
             "recipe": self.name,

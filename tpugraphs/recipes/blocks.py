@@ -1,7 +1,5 @@
 """Steps of models and of preprocessing that many recipes share, as the core takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tpugraphs._core import SCHEMA

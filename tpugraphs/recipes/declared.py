@@ -1,7 +1,7 @@
 """Fields of recipes: how to declare them, the values they may have, and their JSON form.
 
 A field is an attribute like those of the core's ops, losses and steps, and the core checks its values.
-Recipes declare fields with `option`; `declared` returns them as dicts in the form of ``_core.ops()``.
+Recipes declare fields with `option`; `attributes` returns them as dicts in the form of ``_core.ops()``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from tpugraphs.errors import RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.targets import TARGETS
 from tpugraphs.recipes.functions import function_name
-
-__all__ = ["CommonFields", "TableFields", "TrainingFields", "declared", "option", "plain"]
 
 _CORE = (*_core.prepare_steps(), *_core.ops())
 _CHOICES = {(one["name"], attr["name"]): attr.get("choices") for one in _CORE for attr in one["attrs"]}
@@ -188,7 +186,7 @@ _WORDS = {"list": "a list of dicts", "function": "a function"}  # kinds that onl
 Attribute = Mapping[str, Any]
 
 
-def _declared(options: Any) -> Mapping[str, Attribute]:
+def _attributes(options: Any) -> Mapping[str, Attribute]:
     """Return the fields of a dataclass by name, in the form of attributes of ops.
 
     A ``"kind"`` may name several, as in ``"text|list"``. ``"none"`` is whether None is allowed. A field with
@@ -201,7 +199,7 @@ def _declared(options: Any) -> Mapping[str, Attribute]:
     }
 
 
-declared: Callable[[Any], Mapping[str, Attribute]] = functools.cache(_declared)
+attributes: Callable[[Any], Mapping[str, Attribute]] = functools.cache(_attributes)
 
 
 def _merged(options: type[Any], name: str) -> Attribute:
@@ -266,7 +264,7 @@ def check_options(options: Any) -> None:
     for cls in reversed(options.__mro__):
         if issubclass(cls, (TrainingFields, TableFields)) and "__dataclass_fields__" not in vars(cls):
             dataclass(frozen=True)(cls)
-    for name, attr in declared(options).items():
+    for name, attr in attributes(options).items():
         if (given := getattr(options, name)) is not attr["default"]:
             raise RecipeError(f"{name}: {given!r} has no effect without a type, as in {name}: int = 3")
         if not attr["doc"]:

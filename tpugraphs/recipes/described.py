@@ -21,8 +21,6 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import is_number
 from tpugraphs.system.words import counted
 
-__all__ = ["ENTRY", "describe", "extra_of", "restore"]
-
 ENTRY = "own_recipe"  # in the metadata of a file
 _MOST_GROUPS, _MOST_STEPS = 256, 1024
 _TODO = "the file is damaged, or was written by a later version of tpugraphs"

@@ -14,8 +14,6 @@ Columns that the nearest program lacks are left out instead of raising an error.
 may keep fewer trees.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

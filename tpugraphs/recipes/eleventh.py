@@ -13,8 +13,6 @@ choices where it is silent. The published solution compares every config with al
 with the authors' code.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -33,8 +33,6 @@ cuts epochs in four and drops up to three steps of an epoch. Here both encoder l
 biases, there with the same. Where validation graphs are given, the best weights are kept, not the last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

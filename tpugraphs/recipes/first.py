@@ -23,8 +23,6 @@ Compared with ``thanhhau097/google_fast_or_slow`` at commit 626c463, run with eq
 graphs: scores, losses and gradients of all three models are equal to 7e-5.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

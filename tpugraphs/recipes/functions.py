@@ -18,8 +18,6 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 
-__all__ = ["function_name", "is_lost", "losses_need", "register_extra", "shortly"]
-
 PREFIX = "python:"
 _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
 

@@ -7,8 +7,6 @@ together with the row of the graph; residual blocks follow, and a linear path by
 layer starts with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tpugraphs.data.schema import Schema

@@ -11,8 +11,6 @@ is added after the bias correction of the second moment, in TensorFlow before it
 published 244,200 steps are larger here.
 """
 
-from __future__ import annotations
-
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import RecipeError
 from tpugraphs.preprocess.pipeline import Sizes

@@ -13,8 +13,6 @@ by a layer norm and a ReLU. In GAT a separate linear layer replaces a node's sel
 write-up, not compared with the authors' code.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -27,8 +27,6 @@ graphs: scores of all five tile models and of the layout model are equal to 1e-5
 7e-5.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

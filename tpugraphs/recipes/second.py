@@ -27,8 +27,6 @@ Compared with ``Obs01ete/kaggle_latenciaga``, nlp at its head (b6b55b1), xla and
 with equal weights on the same graphs: scores and losses are equal to 1e-6, gradients to 2e-6.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -25,8 +25,6 @@ graphs: scores of whole graphs and of graphs in segments are equal to 3e-7, loss
 one segment to 7e-5.
 """
 
-from __future__ import annotations
-
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, hinge, option, step
 from tpugraphs.recipes.blocks import NODE_COLUMNS, choose, join_digits, mean_plus_max, standardize
 

@@ -30,8 +30,6 @@ Compared with ``hengck23/solution-predict-ai-model-runtime`` at commit c9c5194, 
 same graphs: scores, losses and gradients of all three models are equal to 7e-5.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -16,8 +16,6 @@ the small networks and the number of heads are also chosen here. Written from th
 the authors' code.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, option

@@ -30,8 +30,6 @@ scores of all three variants, with equal weights, nine programs of 3 to 3,163 no
 submission_tile at commit 379e4d5: scores, loss and gradients of ``third-tile`` are equal to 7e-5.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
