@@ -41,6 +41,18 @@ static PyObject *describe(const tg_op *op) {
     return NULL;
 }
 
+PyObject *tg_py_row_shapes(PyObject *self, PyObject *unused) {
+    PyObject *dict = PyDict_New();
+    (void)self, (void)unused;
+    for (int s = 0; dict != NULL && s < TG_SPACES; s++) {
+        PyObject *text = PyUnicode_FromString(tg_py_space_text((tg_space)s));
+        if (text == NULL || PyDict_SetItemString(dict, tg_py_space_name((tg_space)s), text) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(text);
+    }
+    return dict;
+}
+
 PyObject *tg_py_ops(PyObject *self, PyObject *unused) {
     PyObject *list = PyList_New(0);
     (void)self, (void)unused;

@@ -6,17 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Argument",
-    "attribute",
-    "attribute_type",
-    "declared",
-    "document",
-    "literal",
-    "made",
-    "signature",
-]
-
 Meta = Mapping[str, Any]
 _KINDS = {"flag": "bool", "int": "int", "real": "float"}
 

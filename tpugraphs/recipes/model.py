@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, RecipeError
-from tpugraphs.kernels.faces import SHAPES
+from tpugraphs.kernels.faces import SHAPES, shapes_of
 from tpugraphs.kernels.signatures import Argument, attribute, document, signature
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes import get_recipe
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, unknown
 from tpugraphs.recipes.declared import of_numpy, plain
 from tpugraphs.system.words import counted
-
-__all__ = ["Model"]
 
 Meta = Mapping[str, Any]
 Shape = tuple[str, int | None]
@@ -307,13 +305,12 @@ def _call(step: Mapping[str, Any]) -> str:
 def _text(shape: Shape) -> str:
     """Return a shape as the tables write it: ``(N, C, 64)``."""
     rows, columns = shape
-    return f"({', '.join(map(str, SHAPES[rows][:-1]))}, {'F' if columns is None else columns})"
+    return SHAPES[rows].replace("F", "F" if columns is None else str(columns))
 
 
 def _slot(spec: Meta) -> Argument:
     """Return the argument of a method for a slot that the op reads."""
-    every = len(spec["rows"]) == len(SHAPES)
-    rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
+    rows = "of any rows" if len(spec["rows"]) == len(SHAPES) else shapes_of(spec)
     if spec["optional"]:
         return Argument(spec["name"], "str | None", f"slot {rows}, optional", "", None)
     return Argument(spec["name"], "str", f"slot {rows}")
