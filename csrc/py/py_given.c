@@ -44,8 +44,11 @@ static int take_input(given *g, int i) {
         snprintf(shapes + used, sizeof shapes - used, "%s%s", used > 0 ? " or " : "",
                  tg_py_space_text((tg_space)s));
     }
-    tg_array(item == NULL ? Py_None : item, spec->name, NPY_FLOAT32, -1, NULL,
-             spec->spaces == TG_IN_ANY ? "(rows, F) or (rows, C, F)" : shapes);
+    const char *shape = spec->spaces == TG_IN_ANY ? "(rows, F) or (rows, C, F)" : shapes;
+    if (item != NULL) return tg_array(item, spec->name, NPY_FLOAT32, -1, NULL, shape) == NULL ? -1 : 0;
+    tg_error err;
+    tg_fail(&err, TG_E_SHAPE, "%s: expected a float32 array %s, got None", spec->name, shape);
+    tg_raise(&err, NULL);
     return -1;
 }
 
