@@ -191,6 +191,14 @@ class Recipe:
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # it does not change
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "options": getattr(self.options, "of_file", self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        given = state["options"]
+        made = declared.constants(given) if isinstance(given, dict) else given
+        vars(self).update(state, options=made)
+
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
 

@@ -21,6 +21,11 @@ def step(
     return made | {"share": share} if share else made
 
 
+def out(model: Steps) -> str:
+    """Return the slot that the last step makes."""
+    return str(model[-1]["out"])
+
+
 def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
     """Describe the step `opcodes`: append `cols` columns of an opcode embedding to the slot."""
     return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)

@@ -6,7 +6,6 @@ Recipes declare fields with `option`; `attributes` returns them as dicts in the 
 
 from __future__ import annotations
 
-import copyreg
 import dataclasses
 import functools
 import inspect
@@ -318,27 +317,10 @@ _MOST_FIELDS = 256
 _TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
 
 
-class _Made(type):
-    """The type of classes that `constants` makes, which `pickle` cannot find by name."""
-
-    of_file: Mapping[str, Any]
-
-
-class _OfFile(TrainingFields, metaclass=_Made):
-    """Fields of training, and a recipe's own as a file has them."""
-
-
-def _reduced(made: _Made) -> Any:
-    return constants, (made.of_file,)
-
-
-copyreg.pickle(_Made, _reduced)
-
-
 def constants(fields: Mapping[str, Any]) -> type[Any]:
     """Return the declarations of a recipe's fields, where its own fields take only these values.
 
-    The same fields give the same class, which is pickled as the fields it is made from.
+    The same fields give the same class. It and its objects are pickled as the fields they are made from.
 
     Raises
     ------
@@ -361,5 +343,15 @@ def _declared_as(own: tuple[tuple[str, type, Any], ...]) -> type[Any]:
         (name, kind, dataclasses.field(default=value, metadata={**about, "only": value}))
         for name, kind, value in own
     ]
-    space = {"of_file": {name: value for name, _, value in own}}
-    return dataclasses.make_dataclass("FieldsOfFile", made, bases=(_OfFile,), namespace=space, frozen=True)
+    more = {"of_file": {name: value for name, _, value in own}, "__reduce__": _reduced}
+    return dataclasses.make_dataclass(
+        "FieldsOfFile", made, bases=(TrainingFields,), namespace=more, frozen=True
+    )
+
+
+def _reduced(values: Any) -> tuple[Any, ...]:
+    return _restored, (values.of_file, vars(values))
+
+
+def _restored(own: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    return constants(own)(**values)

@@ -94,16 +94,12 @@ def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
 
 
 _PARTS: dict[Any, Callable[[Any], Any]] = {  # type of a value -> what is hashed of it
-    functools.partial: lambda value: (value.func, value.args, sorted(value.keywords.items())),
-    types.CodeType: lambda value: (value.co_code.hex(), value.co_names, value.co_consts),
-    types.FunctionType: lambda value: (
-        value.__code__,
-        value.__defaults__,
-        tuple(map(_content, value.__closure__ or ())),
-    ),
-    types.MethodType: lambda value: (value.__func__, value.__self__),
-    (set, frozenset): lambda value: sorted(value, key=repr),
-    Mapping: lambda value: sorted(value.items(), key=repr),
+    functools.partial: lambda v: (v.func, v.args, sorted(v.keywords.items())),
+    types.CodeType: lambda v: (v.co_code.hex(), v.co_names, v.co_consts),
+    types.FunctionType: lambda v: (v.__code__, v.__defaults__, tuple(map(_content, v.__closure__ or ()))),
+    types.MethodType: lambda v: (v.__func__, v.__self__),
+    (set, frozenset): lambda v: sorted(v, key=repr),
+    Mapping: lambda v: sorted(v.items(), key=repr),
 }
 
 

@@ -7,12 +7,10 @@ together with the row of the graph; residual blocks follow, and a linear path by
 layer starts with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
-from typing import Any
-
 from tpugraphs.data.schema import Schema
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
-from tpugraphs.recipes.blocks import encode, step
+from tpugraphs.recipes.blocks import encode, opcodes, out, step
 
 _OPCODE_COLUMNS = 16
 
@@ -56,12 +54,9 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
     """List the steps that pool the nodes, and their slot: one row, or one per config if nodes have digits."""
     if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
         return [], None
-    steps, slot, width = [], "node_feat", fields.width
-    if sizes.opcodes is not None:
-        attrs: dict[str, Any] = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
-        steps, slot = [step("embedding", "opcodes", [slot], **attrs)], "opcodes"
-    op = "linear" if sizes.digits[0] == 0 else "config_linear"
-    steps.append(step(op, "nodes", [slot], out=width))
+    width, op = fields.width, "linear" if sizes.digits[0] == 0 else "config_linear"
+    steps = [] if sizes.opcodes is None else [opcodes("node_feat", sizes.opcodes, _OPCODE_COLUMNS)]
+    steps.append(step(op, "nodes", [out(steps) if steps else "node_feat"], out=width))
     steps.append(step("mix", "nodes_act", ["nodes"], "h0", act="silu"))
     rounds = fields.convolutions if sizes.edges else 0
     for i in range(rounds):
@@ -94,17 +89,14 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps of the model for graphs of these sizes."""
     model, row = _graph(fields, sizes)
-    hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
-    if sizes.config == 0:  # digits: the row is already one per config
-        assert row is not None
-        model.append(step("linear", "hidden0", [row], "x0", **hidden))
-    else:
+    inputs = [row] if row else []
+    if sizes.config > 0:
         model.append(step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
-        inputs = ["configs", *([row] if row else [])]
-        if sizes.digits[0] > 0:  # the row is one per config, too
-            model.append(step("concat", "whole", inputs))
-            inputs = ["whole"]
-        model.append(step("linear", "hidden0", inputs, "x0", **hidden))
+        inputs = ["configs", *inputs]
+    if sizes.config > 0 and sizes.digits[0] > 0:  # the row is one per config, too
+        model.append(step("concat", "whole", inputs))
+        inputs = ["whole"]
+    model.append(step("linear", "hidden0", inputs, "x0", out=fields.width, act="silu", init="lecun"))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
     model.append(step("layer_norm", "last_norm", [f"x{fields.blocks}"]))

@@ -31,7 +31,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, opcodes, option, step
-from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, standardize, tile_scale
+from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, out, standardize, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -72,13 +72,11 @@ def _leaky(name: str, slot: str, out: str) -> dict[str, Any]:
 
 def _mlp(name: str, slot: str, widths: list[int], *, last: bool = True) -> Steps:
     """List linear layers with leaky ReLUs after them; with `last` also after the last."""
-    made = []
-    for i, out in enumerate(widths):
-        made.append(step("linear", f"{name}{i}", [slot], f"{name}{i}_z", out=out))
-        slot = f"{name}{i}_z"
+    made: Steps = []
+    for i, width in enumerate(widths):
+        made.append(step("linear", f"{name}{i}", [out(made) if made else slot], f"{name}{i}_z", out=width))
         if last or i + 1 < len(widths):
-            made.append(_leaky(f"{name}{i}_act", slot, f"{name}{i}"))
-            slot = f"{name}{i}"
+            made.append(_leaky(f"{name}{i}_act", out(made), f"{name}{i}"))
     return made
 
 
@@ -110,29 +108,20 @@ def tile_steps(fields: OfficialTile) -> Steps:
     kind, early = fields.variant.rpartition("-")[2], fields.variant.startswith("early")
     width = fields.width
     model = [opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns or (64 if kind == "sage" else 32))]
-    x = "opcodes"
     if early:
-        model.append(step("concat", "joined", [x, "config_feat"]))
-        x = "joined"
+        model.append(step("concat", "joined", [out(model), "config_feat"]))
     if kind == "resgcn":
-        model += _mlp("first", x, [width, width], last=False)
-        x = "first1_z"
-    layer = {"sage": _sage, "resgcn": _resgcn}.get(kind)
-    for i in range(fields.layers if layer else 0):
-        assert layer is not None
-        model += layer(f"{kind}{i}", x, fields)
-        x = f"{kind}{i}"
+        model += _mlp("first", out(model), [width, width], last=False)
+    for i in range(0 if kind == "mlp" else fields.layers):
+        layer = _sage if kind == "sage" else _resgcn
+        model += layer(f"{kind}{i}", out(model), fields)
     if kind == "resgcn":
-        model.append(_leaky("last", x, "last"))
-        x = "last"
-    model.append(step("pool", "pool", [x], "pooled", kind="sum"))
-    x = "pooled"
+        model.append(_leaky("last", out(model), "last"))
+    model.append(step("pool", "pool", [out(model)], "pooled", kind="sum"))
     if not early:
-        model.append(step("concat", "late", [x, "config_feat"]))
-        x = "late"
-    hidden = [width] if kind == "resgcn" else [width, width]
-    model += _mlp("head", x, hidden)
-    return [*model, step("linear", "score", [f"head{len(hidden) - 1}"], "scores", out=1)]
+        model.append(step("concat", "late", [out(model), "config_feat"]))
+    model += _mlp("head", out(model), [width] if kind == "resgcn" else [width, width])
+    return [*model, step("linear", "score", [out(model)], "scores", out=1)]
 
 
 def tile_preprocessing(fields: OfficialTile) -> Steps:
@@ -176,9 +165,8 @@ def layout_steps(fields: OfficialLayout) -> Steps:
         _leaky("pre0_act", "pre0_z", "pre0"),
         *_mlp("pre1_", "pre0", [fields.width]),
     ]
-    x = "pre1_0"
     for i in range(fields.layers):
-        name = f"block{i}"
+        name, x = f"block{i}", out(model)
         model += [
             step("concat", f"{name}_in", ["digits", x]),
             step("propagate", f"{name}_near", [f"{name}_in"], norm="sym", direction="both"),
@@ -186,7 +174,7 @@ def layout_steps(fields: OfficialLayout) -> Steps:
             _leaky(f"{name}_act", f"{name}_mlp1_z", f"{name}_acted"),
             step("add", name, [x, f"{name}_acted"]),
         ]
-        x = name
+    x = out(model)
     return [
         *model,
         step("pool", "mean", [x], kind="mean"),

@@ -35,7 +35,7 @@ from typing import Any
 
 from tpugraphs.recipes import blocks
 from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, opcodes, option, step
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, join_digits, mean_plus_max
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, mean_plus_max, out
 
 OPCODE_ROWS = 128
 
@@ -121,30 +121,25 @@ def _gin(i: int, x: str, fields: Sixth) -> Steps:
     ]
 
 
-def _head(fields: Sixth, x: str) -> Steps:
-    """List two hidden layers and a score."""
-    made: Steps = []
-    for i, out in enumerate((fields.width, fields.width // 2)):
-        made.append(step("linear", f"head{i}", [x], f"head{i}_z", out=out, use_bias=False))
-        x = f"head{i}_z"
-        if fields.late_norm != "none":
-            norm = ("config_norm", {}) if fields.late_norm == "configs" else ("layer_norm", {"affine": False})
-            made.append(step(norm[0], f"head{i}_norm", [x], **norm[1]))
-            x = f"head{i}_norm"
-        made.append(step("activation", f"head{i}_act", [x], f"head{i}", act="gelu"))
-        x = f"head{i}"
-    return [*made, step("linear", "score", [x], "scores", out=1)]
+def _with_head(model: Steps, fields: Sixth) -> Steps:
+    """Append two hidden layers and a score."""
+    for i, width in enumerate((fields.width, fields.width // 2)):
+        model.append(step("linear", f"head{i}", [out(model)], f"head{i}_z", out=width, use_bias=False))
+        if fields.late_norm == "configs":
+            model.append(step("config_norm", f"head{i}_norm", [out(model)]))
+        if fields.late_norm == "layer":
+            model.append(step("layer_norm", f"head{i}_norm", [out(model)], affine=False))
+        model.append(step("activation", f"head{i}_act", [out(model)], f"head{i}", act="gelu"))
+    return [*model, step("linear", "score", [out(model)], "scores", out=1)]
 
 
 def _first(fields: Sixth, digits: bool) -> Steps:
     """List the first linear layer, which sees everything, with norm and dropout; its result is `drop`."""
-    column = NODE_COLUMNS + fields.opcode_columns
-    attrs: dict[str, Any] = {"out": fields.width, "use_bias": False, "stats": True}
+    how = {"column": NODE_COLUMNS + fields.opcode_columns, "values": "numbers"} if digits else {}
+    attrs: dict[str, Any] = {**how, "out": fields.width, "use_bias": False, "stats": True}
     return [
         *_inputs(fields),
-        join_digits("first", "opcodes", "first_z", column, **attrs)
-        if digits
-        else step("linear", "first", ["opcodes"], "first_z", **attrs),
+        step("config_linear" if digits else "linear", "first", ["opcodes"], "first_z", **attrs),
         *_norm_act("first", "first_z", "first_a", "gelu"),
         step("dropout", "drop", ["first_a"], p=fields.dropout),
     ]
@@ -167,25 +162,20 @@ def layout_steps(fields: SixthLayout) -> Steps:
             step("mix", f"residual{i}", [f"conv{i}", f"h{i}"], stats=True),
             *_norm_act(f"layer{i}", f"residual{i}", f"h{i + 1}", "gelu"),
         ]
-    return [
-        *model,
-        *mean_plus_max(f"h{fields.layers}"),
-        step("l2_normalise", "unit", ["pooled"], eps=1e-4),
-        *_head(fields, "unit"),
-    ]
+    model += [*mean_plus_max(f"h{fields.layers}"), step("l2_normalise", "unit", ["pooled"], eps=1e-4)]
+    return _with_head(model, fields)
 
 
 def gin_steps(fields: SixthGin) -> Steps:
     """List the steps of the GIN model; as published, the last layer reads what the one before it reads."""
-    model, x, pooled = _first(fields, digits=True), "drop", "mean1"
+    model, pooled = _first(fields, digits=True), "mean1"
     for i in range(fields.layers):
         last = fields.layers >= 3 and i == fields.layers - 1
-        model += _gin(i, f"h{i - 1}" if last else x, fields)
-        x = f"h{i + 1}"
+        model += _gin(i, f"h{i - last}" if i else "drop", fields)
         if i > 0:
             model.append(step("add", f"pooled{i + 1}", [pooled, f"mean{i + 1}"]))
-            pooled = f"pooled{i + 1}"
-    return [*model, *_head(fields, pooled)]
+            pooled = out(model)
+    return _with_head(model, fields)
 
 
 def tile_steps(fields: SixthTile) -> Steps:
@@ -196,16 +186,11 @@ def tile_steps(fields: SixthTile) -> Steps:
             step("gatv2", f"gat{i}", [f"h{i}"], cols=fields.width, stats=True),
             *_norm_act(f"layer{i}", f"gat{i}", f"h{i + 1}", "gelu"),
         ]
-    configs = "config_feat"
+    configs = "configs" if fields.trainable_scale else "config_feat"
     if fields.trainable_scale:
-        model.append(step("affine", "config_scale", [configs], "configs"))
-        configs = "configs"
-    return [
-        *model,
-        *mean_plus_max(f"h{fields.layers}"),
-        step("concat", "late", ["pooled", configs]),
-        *_head(fields, "late"),
-    ]
+        model.append(step("affine", "config_scale", ["config_feat"], configs))
+    model += [*mean_plus_max(f"h{fields.layers}"), step("concat", "late", ["pooled", configs])]
+    return _with_head(model, fields)
 
 
 # Name of a parameter here -> in the published PyTorch models.
