@@ -58,6 +58,17 @@ static int only_configs(const tg_op *op) {
     return op->inputs[0].name != NULL;
 }
 
+int tg_py_asks_for_nodes(const tg_op *op) {
+    /* without known configurable nodes, their rows are like those of any nodes */
+    const int known = (op->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE | TG_NEEDS_CONFIG_NODES)) != 0;
+    const unsigned nodes = known ? TG_IN_NODES : TG_IN_NODES | TG_IN_CONFIG_NODES;
+    for (int i = 0; i < TG_MAX_IN && op->inputs[i].name != NULL; i++) {
+        const tg_in_spec *spec = &op->inputs[i];
+        if (!spec->optional && (!(spec->spaces & ~nodes) || spec->spaces == TG_IN_ANY)) return 0;
+    }
+    return !only_configs(op);
+}
+
 /* The input that has a row per node, or -1. One whose rows can only be those of nodes goes before others; of two
    dimensions, rows may be those of configs, and a single one the graph's. */
 static int input_of_nodes(const given *g) {

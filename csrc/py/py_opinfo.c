@@ -33,8 +33,9 @@ static PyObject *describe(const tg_op *op) {
     for (int i = 0; params != NULL && i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
         tg_append(&params, PyUnicode_FromString(op->params[i]));
     if (inputs != NULL && params != NULL && attrs != NULL)
-        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs,
-                             "params", params, "attrs", attrs, "flags", flags(op->flags));
+        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs",
+                             inputs, "params", params, "attrs", attrs, "flags", flags(op->flags), "num_nodes",
+                             PyBool_FromLong(tg_py_asks_for_nodes(op)));
     Py_XDECREF(inputs);
     Py_XDECREF(params);
     Py_XDECREF(attrs);

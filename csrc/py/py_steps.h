@@ -21,6 +21,8 @@ PyObject *tg_py_row_shapes(PyObject *self, PyObject *unused);
 
 /* _core.require(): an array of one of several shapes, or a ShapeError. */
 PyObject *tg_py_require(PyObject *self, PyObject *args, PyObject *kwargs);
+/* Whether a call of an op depends on the number of nodes, which follows from no input that it must have. */
+int tg_py_asks_for_nodes(const tg_op *op);
 /* _core.op_arguments(): arguments by name, sorted as op_forward takes them. */
 PyObject *tg_py_op_arguments(PyObject *self, PyObject *args);
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +19,11 @@ from tpugraphs.system.arguments import check_whole
 Array = NDArray[np.float32]
 Precision = Literal["f32", "bf16", "int8"]
 Gradients = dict[str, Array]
-Implied = Mapping[str, Any]
+Names = Mapping[str, str]
+Declared = Callable[..., Mapping[str, Any]]
 
 _OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
 SHAPES = _core.row_shapes()  # of arrays, by the name of their rows
-_NODES = {"NODE", "NODE_CONFIG"}
 GRAPH_ARRAYS = {  # array of a graph -> flags of the ops that take it, shape and dtype, meaning
     "edge_index": (
         {"edges"},
@@ -47,15 +47,6 @@ def shapes_of(spec: Meta) -> str:
     return "(rows, F) or (rows, C, F)" if every else " or ".join(SHAPES[row] for row in spec["rows"])
 
 
-def _asks_for_nodes(meta: Meta, graph: Collection[str]) -> bool:
-    """Whether the number of nodes matters, and follows from none of the required inputs."""
-    rows = [({*spec["rows"]}, spec["optional"]) for spec in meta["inputs"]]
-    # Without known configurable nodes, their rows are like those of any nodes.
-    nodes = _NODES if "config_nodes" in graph else {*_NODES, "CONFIG_NODE", "CONFIG_NODE_CONFIG"}
-    given = any(not optional and (spaces <= nodes or spaces == {*SHAPES}) for spaces, optional in rows)
-    return not given and not (rows and all(spaces == {"CONFIG"} for spaces, _ in rows))
-
-
 def _arguments(meta: Meta, result: str) -> list[Argument]:
     """Return the arguments of an op: inputs, arrays of the graph, parameters, then keyword arguments."""
     required, optional = list[Argument](), list[Argument]()
@@ -74,7 +65,7 @@ def _arguments(meta: Meta, result: str) -> list[Argument]:
     for name in meta["params"]:
         required.append(Argument(name, "Array | None", f"float32 parameter{needs.get(name, '')}", "", None))
     rest = [*optional, *map(attribute, meta["attrs"])]
-    if _asks_for_nodes(meta, graph):
+    if meta["num_nodes"]:
         rest.append(Argument("num_nodes", "int | None", "int, optional", _NUM_NODES, None, True))
     if "digits" in graph:
         rest.append(Argument("digit_rows", "int", "int", _DIGIT_ROWS, _core.SCHEMA["digit_states"], True))
@@ -128,8 +119,8 @@ class Face:
     def __init__(
         self,
         meta: Meta,
-        declaration: Callable[..., Implied] | None = None,
-        names: Mapping[str, str] | None = None,
+        declaration: Declared | None = None,
+        names: Names | None = None,
         flat: bool = False,
     ) -> None:
         self.op, self._implied, self._names, self._flat = meta["name"], declaration, names or {}, flat
@@ -255,7 +246,7 @@ class Face:
         return {name: found[name] for name in wanted}
 
 
-def named(op: str, flat: bool = False, **names: str) -> Callable[[Callable[..., Implied]], Face]:
+def named(op: str, flat: bool = False, **names: str) -> Callable[[Declared], Face]:
     """Declare the face of an op with other arguments than the op's: see `Face`."""
     return lambda declaration: Face(_OPS[op], declaration, names, flat)
 

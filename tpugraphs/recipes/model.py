@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
@@ -261,10 +262,7 @@ class Model(_Methods):
     def _free(self, op: str) -> str:
         """Return an unused name for a step."""
         taken = {*self._shapes, *(step["name"] for step in self._steps)}
-        number = 1
-        while (name := op if number == 1 else f"{op}{number}") in taken:
-            number += 1
-        return name
+        return next(name for n in count(1) if (name := op if n == 1 else f"{op}{n}") not in taken)
 
     def _plan(self, steps: list[dict[str, Any]], finished: bool = False) -> dict[str, Shape]:
         """Return the slots of the steps, as the core plans them."""
