@@ -23,12 +23,10 @@ class Argument(NamedTuple):
 
 def signature(arguments: Iterable[Argument], returns: str) -> inspect.Signature:
     """Return the signature of a function with these arguments."""
-    kinds, empty = (
-        (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY),
-        inspect.Parameter.empty,
-    )
+    of = inspect.Parameter
+    kinds = (of.POSITIONAL_OR_KEYWORD, of.KEYWORD_ONLY)
     parameters = [
-        inspect.Parameter(one.name, kinds[one.keyword], default=one.default, annotation=one.type or empty)
+        of(one.name, kinds[one.keyword], default=one.default, annotation=one.type or of.empty)
         for one in arguments
     ]
     return inspect.Signature(parameters, return_annotation=returns)
@@ -65,14 +63,10 @@ def literal(choices: Iterable[str]) -> str:
     return f"Literal[{', '.join(map(repr, choices))}]"
 
 
-def attribute_type(attr: Meta) -> str:
-    """Return the annotation of an attribute of an op or a loss."""
-    return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
-
-
 def attribute(attr: Meta) -> Argument:
     """Return the argument of an attribute of an op or a loss, with its default and range."""
-    kind, default = attribute_type(attr), attr["default"]
+    kind = literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
+    default = attr["default"]
     form = f"{kind}, default {default!r}"
     if "choices" in attr:
         form = "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'

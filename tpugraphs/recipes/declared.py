@@ -106,7 +106,7 @@ class TrainingFields:
         doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
         "often (Gumbel top-k of 1 - place / configs)",
     )
-    config_temperature: float = option(1.0, 0.01, 100.0, doc="of gumbel: lower makes slow configs rarer")
+    config_temperature: float = option(1.0, 0.01, 100.0, doc="of the Gumbel top-k: low makes slow ones rare")
     graph_sampling: str = option(
         "even",
         choices=("even", "sqrt-configs", "slates"),

@@ -71,9 +71,7 @@ def _transformer(i: int, fields: Ninth) -> Steps:
     """List a layer as TransformerConv (Shi et al. 2021)."""
     wide = {"out": _wide(fields)}
     return [
-        step("linear", f"query{i}", [f"h{i}"], **wide),
-        step("linear", f"key{i}", [f"h{i}"], **wide),
-        step("linear", f"value{i}", [f"h{i}"], **wide),
+        *(step("linear", f"{name}{i}", [f"h{i}"], **wide) for name in ("query", "key", "value")),
         step("edge_attention", f"near{i}", [f"query{i}", f"key{i}", f"value{i}"], score="dot",
              direction=fields.direction, heads=fields.heads),
         step("linear", f"self{i}", [f"h{i}"], **wide),

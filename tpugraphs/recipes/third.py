@@ -78,9 +78,7 @@ class ThirdLayout(ThirdFields):
         "kept", choices=("kept", "dummies"), doc="merge: neighbours have their features, or none (published)"
     )
     degrees: str = option(
-        "receiver",
-        choices=("receiver", "published"),
-        doc="what divides messages from producers: how many the receiver has; or how many the sender has",
+        "receiver", choices=("receiver", "published"), doc="whose degree divides messages from producers"
     )
     program: bool | None = option(
         None, doc="read 30 columns of protocol buffers (extra=True); None: if the graphs have them"
