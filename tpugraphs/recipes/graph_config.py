@@ -50,10 +50,10 @@ def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
     return steps
 
 
-def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List the steps that pool the nodes, and their slot: one row, or one per config if nodes have digits."""
+def _nodes(fields: GraphConfig, sizes: Sizes) -> Steps:
+    """List the steps that pool the nodes to one row, or to one per config if nodes have digits."""
     if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
-        return [], None
+        return []
     width, op = fields.width, "linear" if sizes.digits[0] == 0 else "config_linear"
     steps = [] if sizes.opcodes is None else [opcodes("node_feat", sizes.opcodes, _OPCODE_COLUMNS)]
     steps.append(step(op, "nodes", [out(steps) if steps else "node_feat"], out=width))
@@ -62,18 +62,7 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
     for i in range(rounds):
         steps.append(step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width, direction="both"))
         steps.append(step("mix", f"sage{i}_act", [f"s{i}", f"h{i}"], f"h{i + 1}", act="silu"))
-    steps.append(step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max"))
-    return steps, "pooled"
-
-
-def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List the steps that make the row of the graph: its pooled nodes and its own features."""
-    steps, pooled = _nodes(fields, sizes)
-    if sizes.graph == 0:
-        return steps, pooled
-    if pooled is None:
-        return steps, "graph_feat"
-    return [*steps, step("concat", "about", [pooled, "graph_feat"])], "about"
+    return [*steps, step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max")]
 
 
 def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
@@ -88,8 +77,11 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps of the model for graphs of these sizes."""
-    model, row = _graph(fields, sizes)
-    inputs = [row] if row else []
+    model = _nodes(fields, sizes)
+    inputs = ["pooled"] * bool(model) + ["graph_feat"] * (sizes.graph > 0)
+    if len(inputs) == 2:
+        model.append(step("concat", "about", inputs))
+        inputs = ["about"]
     if sizes.config > 0:
         model.append(step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
         inputs = ["configs", *inputs]

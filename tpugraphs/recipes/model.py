@@ -243,18 +243,16 @@ class Model(_Methods):
 
     def _inputs(self, meta: Meta, call: Mapping[str, Any]) -> list[str]:
         """Return the slots that a step reads: the required ones, and others up to the last one given."""
-        specs = meta["inputs"]
+        op, specs = meta["name"], meta["inputs"]
         while specs and specs[-1]["optional"] and call.get(specs[-1]["name"]) is None:
             specs = specs[:-1]
         for name in (spec["name"] for spec in specs):
             slot = call.get(name)
             if slot is None:
-                raise RecipeError(f"{meta['name']}: {name} is missing: give the slot it reads")
+                raise RecipeError(f"{op}: {name} is missing: give the slot it reads")
             if not isinstance(slot, str):
-                found = type(slot).__name__
-                raise RecipeError(
-                    f"{meta['name']}: {name} must be a slot, as the methods return them, got {found}"
-                )
+                expected = f"a slot, as the methods return them, got {type(slot).__name__}"
+                raise RecipeError(f"{op}: {name} must be {expected}")
             if slot not in self._shapes:
                 raise RecipeError(unknown("slot", slot, self._shapes))
         return [call[spec["name"]] for spec in specs]
