@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpugraphs import recipes
-from tpugraphs.recipes.declared import declared
+from tpugraphs.recipes.declared import attributes
 
 HEAD = """# Fields of recipes
 
@@ -98,7 +98,7 @@ def section(name: str, told: Described) -> list[str]:
 def pages() -> dict[str, str]:
     """Return all pages by name."""
     told = {name: recipes.get_recipe(name).describe() for name in recipes._built_in()}
-    common = [*declared(recipes.TrainingFields)]
+    common = [*attributes(recipes.TrainingFields)]
     others = sorted({name for one in told.values() for name in one["options"]} - set(common))
     rows = [f"| {links([name])} | {cell(one['summary'])} |" for name, one in told.items()]
     lines = [HEAD, "## By recipe", "", "| recipe | what it is |", "| --- | --- |", *rows, ""]

@@ -43,7 +43,7 @@ from tpugraphs.layertime.devices import FIGURES  # noqa: E402
 from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS  # noqa: E402
 from tpugraphs.layertime.measuring import FRAMEWORKS  # noqa: E402
 from tpugraphs.layertime.methods import METHODS  # noqa: E402
-from tpugraphs.recipes.declared import declared  # noqa: E402
+from tpugraphs.recipes.declared import attributes  # noqa: E402
 from tpugraphs.training.fit import FitOptions  # noqa: E402
 
 MADE = '"""{} Made by docs/stubs.py; a test fails when it is out of date."""\n'
@@ -223,7 +223,7 @@ def recipe_fields() -> str:
     """Return `RecipeFields`: all fields of all recipes of the package."""
     found: dict[str, list[str]] = {}
     for recipe in recipes._built_in().values():
-        for name, attr in declared(recipe.options).items():
+        for name, attr in attributes(recipe.options).items():
             found.setdefault(name, []).extend(kinds(attr))
     fields = {name: union(types) for name, types in sorted(found.items())}
     length = {name: fields.pop(name) for name in ("epochs", "steps")}

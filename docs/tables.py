@@ -123,9 +123,7 @@ def outputs(op: dict[str, Any]) -> str:
         return f"rows that all inputs can be repeated to, {columns.pop()} columns"
     shapes: dict[str, list[str]] = {}
     for rows, (space, text) in found.items():
-        shapes.setdefault(f"({', '.join([*map(str, SHAPES[space][:-1]), text])})", []).append(
-            " and ".join(rows)
-        )
+        shapes.setdefault(SHAPES[space].replace("F", text), []).append(" and ".join(rows))
     several = len(shapes) > 1
     return "; ".join(f"{shape} of {' or '.join(of)}" if several else shape for shape, of in shapes.items())
 

@@ -3,7 +3,7 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import models
 import numpy as np
@@ -303,6 +303,11 @@ class Undecorated(TrainingFields):
     width: int = option(16, 1, 64, doc="columns")
 
 
+class AlsoUndecorated(Undecorated):
+    width: int = 8
+    depth: int = option(2, 1, 4, doc="layers")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -312,7 +317,6 @@ class Undecorated(TrainingFields):
         ({"options": WithoutType}, "own: configs: 32 has no effect without a type"),
         ({"options": OfAnotherType}, "own: width: expected int.*complex"),
         ({"options": OutOfRange}, r"own: width: the default must be a whole number in 1\.\.64, got 0"),
-        ({"options": Undecorated}, "Undecorated lacks @dataclass"),
         ({"presets": {"cpu": {"widht": 3}}}, "did you mean 'width'"),
         ({"presets": {"cpu": {"width": 65}}}, r"width must be a whole number in 1\.\.64, got 65"),
         ({"presets": {"full": {}}}, "expected 'cpu'"),
@@ -333,6 +337,17 @@ class Undecorated(TrainingFields):
 def test_a_recipe_is_checked_when_it_is_made(changes, words):
     with pytest.raises(tg.RecipeError, match=words):
         own(**changes)
+
+
+def test_a_class_of_fields_needs_no_decorator():
+    recipe = own(options=AlsoUndecorated, steps=lambda fields: [])
+    fields = recipe.fields("cpu", {"depth": 3})
+    assert (fields.width, fields.depth) == (8, 3) and fields == recipe.fields("cpu", {"depth": 3})
+    with pytest.raises(FrozenInstanceError):
+        fields.width = 9
+    with pytest.raises(tg.ConfigError, match=r"width must be a whole number in 1\.\.64, got 65"):
+        recipe.fields("cpu", {"width": 65})
+    assert Undecorated().width == 16
 
 
 def test_a_field_declared_again_keeps_what_it_does_not_say():

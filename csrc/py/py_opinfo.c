@@ -33,12 +33,25 @@ static PyObject *describe(const tg_op *op) {
     for (int i = 0; params != NULL && i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
         tg_append(&params, PyUnicode_FromString(op->params[i]));
     if (inputs != NULL && params != NULL && attrs != NULL)
-        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs,
-                             "params", params, "attrs", attrs, "flags", flags(op->flags));
+        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs",
+                             inputs, "params", params, "attrs", attrs, "flags", flags(op->flags), "num_nodes",
+                             PyBool_FromLong(tg_py_asks_for_nodes(op)));
     Py_XDECREF(inputs);
     Py_XDECREF(params);
     Py_XDECREF(attrs);
     return NULL;
+}
+
+PyObject *tg_py_row_shapes(PyObject *self, PyObject *unused) {
+    PyObject *dict = PyDict_New();
+    (void)self, (void)unused;
+    for (int s = 0; dict != NULL && s < TG_SPACES; s++) {
+        PyObject *text = PyUnicode_FromString(tg_py_space_text((tg_space)s));
+        if (text == NULL || PyDict_SetItemString(dict, tg_py_space_name((tg_space)s), text) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(text);
+    }
+    return dict;
 }
 
 PyObject *tg_py_ops(PyObject *self, PyObject *unused) {

@@ -28,28 +28,13 @@ static void call_free(call *c) {
     tg_aligned_free(c->block);
 }
 
-static int is_three(tg_space space) {
-    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG ||
-           space == TG_SPACE_EDGE_CONFIG;
-}
-
 /* Dimensions of an array in a space; returns their number. `cols` may be -1. */
 static int space_dims(const tg_slate *slate, tg_space space, npy_intp cols, npy_intp dims[3]) {
-    const int three = is_three(space);
+    const int three = tg_py_space_dims(space) == 3;
     dims[0] = (npy_intp)tg_items(slate, space);
     dims[1] = three ? slate->C : cols;
     dims[2] = cols;
     return three ? 3 : 2;
-}
-
-static const char *space_text(tg_space space) {
-    static const char *const texts[] = {
-        [TG_SPACE_NODE] = "(N, F)",        [TG_SPACE_NODE_CONFIG] = "(N, C, F)",
-        [TG_SPACE_CONFIG_NODE] = "(K, F)", [TG_SPACE_CONFIG_NODE_CONFIG] = "(K, C, F)",
-        [TG_SPACE_EDGE] = "(E, F)",        [TG_SPACE_EDGE_CONFIG] = "(E, C, F)",
-        [TG_SPACE_CONFIG] = "(C, F)",      [TG_SPACE_SLATE] = "(1, G)",
-        [TG_SPACE_UNIQUE] = "(U, F)"};
-    return texts[space];
 }
 
 /* The first space of the mask that has the array's number of dimensions, best one with its rows. A single row is the
@@ -76,7 +61,7 @@ static PyArrayObject *take_input(call *c, PyObject *item, int i) {
     const tg_space space = guess_space(c, item, spec->spaces);
     npy_intp dims[3];
     const int ndim = space_dims(&c->slate, space, -1, dims);
-    PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, space_text(space));
+    PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, tg_py_space_text(space));
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
         tg_error err;
@@ -494,6 +479,15 @@ PyMethodDef tg_model_methods[] = {
          "(op, attrs, inputs, params, graph, configs, key, training, dy, outs=None) -> (dx list, dw list, "
          "ddigits or None). outs: a tuple with an array to write to, or None, for each of them; False: it is "
          "not wanted, and may be None.")},
+    {"require", (PyCFunction)(void (*)(void))tg_py_require, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("(array, name, shape, ..., dtype=float32): ShapeError unless it is C-contiguous, of the dtype "
+               "and of "
+               "one of the shapes. Letters stand for any size, \"...\" for any dimensions in front.")},
+    {"op_arguments", tg_py_op_arguments, METH_VARARGS,
+     PyDoc_STR(
+         "(op, {name: array, attribute, num_nodes, digit_rows, key or training}) -> (what op_forward takes "
+         "first, names of the gradients).")},
+    {"row_shapes", tg_py_row_shapes, METH_NOARGS, PyDoc_STR("Shapes of the arrays of all rows, by name.")},
     {"ops", tg_py_ops, METH_NOARGS,
      PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
     {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,

@@ -23,6 +23,23 @@ static const char *const SPACES[] = {
 
 const char *tg_py_space_name(tg_space space) { return SPACES[space]; }
 
+const char *tg_py_space_text(tg_space space) {
+    static const char *const texts[] = {
+        [TG_SPACE_NODE] = "(N, F)",        [TG_SPACE_NODE_CONFIG] = "(N, C, F)",
+        [TG_SPACE_CONFIG_NODE] = "(K, F)", [TG_SPACE_CONFIG_NODE_CONFIG] = "(K, C, F)",
+        [TG_SPACE_EDGE] = "(E, F)",        [TG_SPACE_EDGE_CONFIG] = "(E, C, F)",
+        [TG_SPACE_CONFIG] = "(C, F)",      [TG_SPACE_SLATE] = "(1, F)",
+        [TG_SPACE_UNIQUE] = "(U, F)"};
+    return texts[space];
+}
+
+int tg_py_space_dims(tg_space space) {
+    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG ||
+                   space == TG_SPACE_EDGE_CONFIG
+               ? 3
+               : 2;
+}
+
 int tg_py_space(const char *name) {
     for (int i = 0; i < TG_SPACES; i++)
         if (strcmp(SPACES[i], name) == 0) return i;

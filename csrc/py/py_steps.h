@@ -10,11 +10,21 @@
 
 /* The space called `name` ("NODE", "NODE_CONFIG", ...: TG_SPACE_LIST in lower case), or -1 with an exception. */
 int tg_py_space(const char *name);
-/* Its name. */
+/* Its name, the shape of its arrays, "(N, C, F)", and the number of their dimensions. */
 const char *tg_py_space_name(tg_space space);
+const char *tg_py_space_text(tg_space space);
+int tg_py_space_dims(tg_space space);
 
-/* The op table: _core.ops(). */
+/* The op table: _core.ops(), and _core.row_shapes(). */
 PyObject *tg_py_ops(PyObject *self, PyObject *unused);
+PyObject *tg_py_row_shapes(PyObject *self, PyObject *unused);
+
+/* _core.require(): an array of one of several shapes, or a ShapeError. */
+PyObject *tg_py_require(PyObject *self, PyObject *args, PyObject *kwargs);
+/* Whether a call of an op depends on the number of nodes, which follows from no input that it must have. */
+int tg_py_asks_for_nodes(const tg_op *op);
+/* _core.op_arguments(): arguments by name, sorted as op_forward takes them. */
+PyObject *tg_py_op_arguments(PyObject *self, PyObject *args);
 
 /* What graphs hold unless the caller says otherwise, and whether that is possible: 0, or -1 with an exception. */
 #define TG_PY_SIZES                                                                                          \

@@ -76,14 +76,18 @@ static void describe(PyObject *object, char *text, size_t size) {
                  PyArray_IS_C_CONTIGUOUS(array) ? "" : ", not C-contiguous");
 }
 
+int tg_fits(PyObject *object, int typenum, int ndim, const npy_intp *dims) {
+    PyArrayObject *array = (PyArrayObject *)object;
+    int fits = PyArray_Check(object) && PyArray_EquivTypenums(PyArray_TYPE(array), typenum) &&
+               PyArray_NDIM(array) == ndim && PyArray_ISCARRAY_RO(array);
+    for (int i = 0; fits && i < ndim; i++) fits = dims[i] < 0 || dims[i] == PyArray_DIM(array, i);
+    return fits;
+}
+
 PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims,
                         const char *shape) {
-    int fits = PyArray_Check(object);
     PyArrayObject *array = (PyArrayObject *)object;
-    fits = fits && PyArray_EquivTypenums(PyArray_TYPE(array), typenum) && PyArray_NDIM(array) == ndim &&
-           PyArray_ISCARRAY_RO(array);
-    for (int i = 0; fits && i < ndim; i++) fits = dims[i] < 0 || dims[i] == PyArray_DIM(array, i);
-    if (!fits) {
+    if (!tg_fits(object, typenum, ndim, dims)) {
         char got[256];
         tg_error err;
         describe(object, got, sizeof got);
@@ -113,7 +117,7 @@ PyArrayObject *tg_out_array(PyObject *out, const char *name, int typenum, int nd
                             int n, PyArrayObject *const *read) {
     if (out == NULL || out == Py_None) return tg_new_array(typenum, ndim, dims);
     char shape[128] = "(";
-    npy_intp wanted[4];
+    npy_intp wanted[4] = {0};
     size_t used = 1;
     for (int i = 0; i < ndim; i++) {
         wanted[i] = dims[i];

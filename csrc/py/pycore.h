@@ -38,6 +38,9 @@ PyObject *tg_raise_about(const tg_error *err, PyObject *name);
 PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims,
                         const char *shape);
 
+/* Whether tg_array takes it. */
+int tg_fits(PyObject *object, int typenum, int ndim, const npy_intp *dims);
+
 /* A copy nobody else can write to (a new reference). For arrays of indices, which are checked once and used
    later without the GIL. */
 PyArrayObject *tg_private_copy(PyArrayObject *array);

@@ -161,7 +161,7 @@ def _of_table(loss: Meta) -> Callable[..., Result]:
 def _declare(function: Callable[..., None]) -> Callable[..., Result]:
     """Make the function of a loss with the name, arguments and docstring of the function below."""
     loss = _LOSSES[function.__name__]
-    types = {one.name: one.type for one in _arguments(loss)}
+    types = {"seed": "int", **{one.name: one.type for one in _arguments(loss)}}
     errors = (inspect.getdoc(weighted_sum) or "").partition("\n\nRaises")[1:]
     doc = "".join([inspect.getdoc(function) or "", *errors])
     return _face(loss, doc, declared(function, types, {}, "Result"))
@@ -198,15 +198,7 @@ def pairwise_hinge(scores, runtimes, margin=1.0, reduction="mean-all", offsets=N
 
 @_declare
 def list_mle(
-    scores,
-    runtimes,
-    reduction="sum",
-    seed: int = 0,
-    offsets=None,
-    *,
-    temperature=1.0,
-    max_norm=0.0,
-    weights=None,
+    scores, runtimes, reduction="sum", seed=0, offsets=None, *, temperature=1.0, max_norm=0.0, weights=None
 ):
     """ListMLE (Xia et al. 2008): ``sum_k log(sum_{l>=k} exp(s_l)) - s_k``, entries in order slowest first.
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
+from tpugraphs._core import require
 from tpugraphs.errors import ShapeError
-from tpugraphs.kernels.arrays import require
 from tpugraphs.kernels.faces import Array, Precision, named
 
 __all__ = ["config_attention", "config_attention_backward", "matmul", "mlp", "mlp_backward"]
@@ -33,11 +33,7 @@ Activation = Literal["none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", 
 
 
 def matmul(
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
-    precision: Precision = "f32",
-    out: Array | None = None,
+    x: Array, w: Array, bias: Array | None = None, precision: Precision = "f32", out: Array | None = None
 ) -> Array:
     """Multiply by rows of weights: ``x @ w.T + bias``.
 

@@ -29,8 +29,7 @@ class StandardScaler:
 
     def __init__(self) -> None:
         self.count_ = 0
-        self._mean: NDArray[np.float64] | None = None
-        self._m2: NDArray[np.float64] | None = None
+        self._fit: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # mean, sums of squares
 
     def fit(self, x: Any) -> StandardScaler:
         """Fit anew on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
@@ -72,19 +71,16 @@ class StandardScaler:
         StandardScaler
             The instance itself.
         """
-        if self._mean is None or self._m2 is None:
-            columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
-            mean, m2 = np.zeros(columns), np.zeros(columns)
-        else:
-            mean, m2 = self._mean, self._m2
+        columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
+        mean, m2 = self._fit or (np.zeros(columns), np.zeros(columns))
         self.count_ = _core.scaler_merge(self.count_, mean, m2, x)
-        self._mean, self._m2 = mean, m2
+        self._fit = mean, m2
         return self
 
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if self._mean is None or self._m2 is None or self.count_ == 0:
+        if self._fit is None or self.count_ == 0:
             raise ConfigError("StandardScaler: not fitted yet; call fit first")
-        return self._mean, self._m2
+        return self._fit
 
     @property
     def mean_(self) -> NDArray[np.float64]:
@@ -166,5 +162,5 @@ class StandardScaler:
             raise DataError(
                 "StandardScaler: not a scaler's state: expected count >= 1 and finite mean (F,), m2 (F,) >= 0"
             )
-        self.count_, self._mean, self._m2 = count, mean, m2
+        self.count_, self._fit = count, (mean, m2)
         return self

@@ -6,17 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Argument",
-    "attribute",
-    "attribute_type",
-    "declared",
-    "document",
-    "literal",
-    "made",
-    "signature",
-]
-
 Meta = Mapping[str, Any]
 _KINDS = {"flag": "bool", "int": "int", "real": "float"}
 
@@ -25,7 +14,7 @@ class Argument(NamedTuple):
     """An argument of a function made at run time."""
 
     name: str
-    type: str  # its annotation
+    type: str  # its annotation, if any
     form: str = ""  # its form in the documentation, if different
     doc: str = ""
     default: Any = inspect.Parameter.empty
@@ -34,9 +23,10 @@ class Argument(NamedTuple):
 
 def signature(arguments: Iterable[Argument], returns: str) -> inspect.Signature:
     """Return the signature of a function with these arguments."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    of = inspect.Parameter
+    kinds = (of.POSITIONAL_OR_KEYWORD, of.KEYWORD_ONLY)
     parameters = [
-        inspect.Parameter(one.name, kinds[one.keyword], default=one.default, annotation=one.type)
+        of(one.name, kinds[one.keyword], default=one.default, annotation=one.type or of.empty)
         for one in arguments
     ]
     return inspect.Signature(parameters, return_annotation=returns)
@@ -73,14 +63,10 @@ def literal(choices: Iterable[str]) -> str:
     return f"Literal[{', '.join(map(repr, choices))}]"
 
 
-def attribute_type(attr: Meta) -> str:
-    """Return the annotation of an attribute of an op or a loss."""
-    return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
-
-
 def attribute(attr: Meta) -> Argument:
     """Return the argument of an attribute of an op or a loss, with its default and range."""
-    kind, default = attribute_type(attr), attr["default"]
+    kind = literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
+    default = attr["default"]
     form = f"{kind}, default {default!r}"
     if "choices" in attr:
         form = "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'

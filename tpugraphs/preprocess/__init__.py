@@ -1,6 +1,6 @@
 """From a stored graph to what a model takes: pruning, merging of equal configs, scaling, encoding."""
 
-from tpugraphs.kernels.sampler import ConfigSampler
+from tpugraphs.kernels.graph import ConfigSampler
 from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.preprocess.blocks import block_divergence, filter_blocks
 from tpugraphs.preprocess.pruning import dedup, fix_padding, prune

@@ -16,19 +16,9 @@ from numpy.typing import NDArray
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
+from tpugraphs.recipes import declared
 from tpugraphs.recipes.blocks import Steps, encode, opcodes, step
-from tpugraphs.recipes.declared import (
-    TableFields,
-    TrainingFields,
-    check_options,
-    constants,
-    declared,
-    expected,
-    of_numpy,
-    option,
-    plain,
-    takes,
-)
+from tpugraphs.recipes.declared import TableFields, TrainingFields, attributes, of_numpy, option, plain
 from tpugraphs.recipes.functions import losses_need
 
 __all__ = ["Recipe", "Steps", "TableFields", "TrainingFields", "encode", "opcodes", "option", "step"]
@@ -47,19 +37,12 @@ def _no_table(*args: Any) -> NDArray[np.float32]:
     return np.zeros((0, 0), np.float32)
 
 
-def _as_they_are(fields: Any) -> Order:
-    return {}
-
-
-EMA = {"average": "ema", "ema_decay": 0.99}  # for presets that train briefly
-
-
 def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., Steps]:
     """Return a function that returns these steps, losses or groups, whatever the fields of the recipe."""
     return functools.partial(_copied, [dict(entry) for entry in entries])
 
 
-def _copied(entries: Steps, *_: Any) -> Steps:
+def _copied(entries: Any, *_: Any) -> Any:
     return copy.deepcopy(entries)
 
 
@@ -72,6 +55,7 @@ def _hinge(reduction: str, fields: Any) -> Steps:
     return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": reduction}]
 
 
+_AS_THEY_ARE = functools.partial(_copied, {})
 _NONE = always([])
 _HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
 
@@ -100,8 +84,8 @@ class Recipe:
         ``preprocessing(fields)``: list of dicts, in order; see
         :class:`tpugraphs.preprocess.pipeline.Pipeline`.
     options : type
-        Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or
-        from :class:`TableFields` for trees.
+        Class of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or from
+        :class:`TableFields` for trees. It becomes a frozen dataclass.
     presets : mapping of str to mapping
         Values of fields that differ from the defaults, for ``"cpu"`` and ``"full"``.
     loss : callable
@@ -175,7 +159,7 @@ class Recipe:
     extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
     published_marks: tuple[str, ...] = ()
-    published_order: Callable[[Any], Order] = _as_they_are
+    published_order: Callable[[Any], Order] = _AS_THEY_ARE
     published_unread: tuple[str, ...] = ()
     published_padding: int | None = None
     published_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -183,29 +167,26 @@ class Recipe:
 
     def __post_init__(self) -> None:
         try:
-            check_options(self.options)
+            declared.check_options(self.options)
             for preset in self.presets:
                 self.losses(self.fields(preset))
+            self._check()
         except ConfigError as error:
             raise RecipeError(str(error)) from None
         except RecipeError as error:
             raise RecipeError(f"recipe {self.name}: {error}") from None
+
+    def _check(self) -> None:
         if self.extra is not None and not callable(self.extra):
-            raise RecipeError(f"recipe {self.name}: extra: expected a function, got {self.extra!r:.60}")
+            raise RecipeError(f"extra: expected a function, got {self.extra!r:.60}")
         if self.extra is not None and self.estimator != "network":
-            raise RecipeError(
-                f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees "
-                "take further columns from features(fields, graph, rows)"
-            )
+            todo = "trees take further columns from features(fields, graph, rows)"
+            raise RecipeError(f"extra: expected a network, got estimator={self.estimator!r}: {todo}")
         kinds = ("layout", "tile", "graph", *["any"] * (self.estimator != "network"))
         if self.kind not in kinds:
-            raise RecipeError(
-                f"recipe {self.name}: kind: expected one of {', '.join(kinds)}, got {self.kind!r:.60}"
-            )
+            raise RecipeError(f"kind: expected one of {', '.join(kinds)}, got {self.kind!r:.60}")
         if "cpu" not in self.presets:
-            raise RecipeError(
-                f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
-            )
+            raise RecipeError(f"presets: expected 'cpu' among them, got {[*self.presets]}")
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # it does not change
@@ -215,7 +196,8 @@ class Recipe:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         given = state["options"]
-        vars(self).update(state, options=constants(given) if isinstance(given, dict) else given)
+        made = declared.constants(given) if isinstance(given, dict) else given
+        vars(self).update(state, options=made)
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
@@ -287,7 +269,7 @@ class Recipe:
         values = {name: of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
-        known = declared(self.options)
+        known = attributes(self.options)
         usual = self.presets[preset].get("epochs", known["epochs"]["default"]) if "epochs" in known else None
         if given.get("steps") is not None and given.get("epochs") not in (None, usual):
             raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
@@ -300,8 +282,9 @@ class Recipe:
             attr = known[name]
             if value is None and not attr["none"] and {"text", "choice"} & {*attr["kind"].split("|")}:
                 values[name] = value = "none"
-            if not takes(attr, value):
-                raise ConfigError(f"recipe {self.name}: {name} must be {expected(attr)}, got {value!r}")
+            if not declared.takes(attr, value):
+                wanted = declared.expected(attr)
+                raise ConfigError(f"recipe {self.name}: {name} must be {wanted}, got {value!r}")
         return self.options(**values)
 
     def losses(self, fields: Any) -> Steps:
@@ -326,15 +309,13 @@ class Recipe:
         """
         if self.estimator != "network":
             return []
-        terms = [dict(term) for term in self.loss(fields)]
-        if callable(fields.loss):
-            terms = [{"loss": fields.loss}]
-        elif isinstance(fields.loss, str):
+        terms = self.loss(fields)
+        if callable(fields.loss) or isinstance(fields.loss, str):
             own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
-            terms = [dict(term) for term in fields.loss]
-        terms = [of_numpy(term) for term in terms]
+            terms = fields.loss
+        terms = [of_numpy(dict(term)) for term in terms]
         try:
             losses_need(terms)
         except ConfigError as error:
@@ -348,13 +329,13 @@ class Recipe:
         options = {
             name: {
                 "meaning": attr["doc"],
-                "expected": expected(attr),
+                "expected": declared.expected(attr),
                 "low": attr.get("low"),
                 "high": attr.get("high"),
                 "choices": list(attr.get("choices", ())),
                 "default": {preset: plain(made)[name] for preset, made in values.items()},
             }
-            for name, attr in declared(self.options).items()
+            for name, attr in attributes(self.options).items()
         }
         return {
             "recipe": self.name,

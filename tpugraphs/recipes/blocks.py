@@ -1,23 +1,29 @@
 """Steps of models and of preprocessing that many recipes share, as the core takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tpugraphs._core import SCHEMA
 from tpugraphs.data.schema import Schema
 
-__all__ = ["Steps", "choose", "encode", "join_digits", "mean_plus_max", "opcodes", "step"]
-
 NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODES = SCHEMA["opcodes"]
+
+EMA = {"average": "ema", "ema_decay": 0.99}  # for presets that train briefly
 
 Steps = list[dict[str, Any]]
 
 
-def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **attrs: Any) -> dict[str, Any]:
+def step(
+    op: str, name: str, inputs: list[str], slot: str | None = None, /, share: Any = None, **attrs: Any
+) -> dict[str, Any]:
     """Describe one step of a model; its result has its name unless `slot` is given."""
-    return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
+    made = {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
+    return made | {"share": share} if share else made
+
+
+def out(model: Steps) -> str:
+    """Return the slot that the last step makes."""
+    return str(model[-1]["out"])
 
 
 def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
@@ -40,8 +46,20 @@ def mean_plus_max(slot: str) -> Steps:
 
 
 def choose(fields: Any, **more: Any) -> Steps:
-    """Describe the steps before a layout model: prune and, in training only, keep one of equal configs."""
-    return [{"step": "prune", "method": fields.prune, **more}, {"step": "dedup", "keep": fields.dedup}]
+    """Describe the first steps: prune layouts and, in training only, keep one of equal configs."""
+    prune = [{"step": "prune", "method": fields.prune, **more}] if hasattr(fields, "prune") else []
+    return [*prune, {"step": "dedup", "keep": fields.dedup}]
+
+
+def standardize(columns: int = NODE_COLUMNS, **attrs: Any) -> dict[str, Any]:
+    """Describe the step that scales the first `columns` node features to mean 0 and deviation 1."""
+    return {"step": "standardize", "columns": columns, **attrs}
+
+
+def tile_scale(scale: str = "none", standard: bool = True) -> dict[str, Any]:
+    """Describe the step that scales the numbers of tile configs."""
+    how = "standardize-configs" if standard else "scale-configs"
+    return {"step": how, "columns": TILE_COLUMNS, "scale": scale}
 
 
 def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:

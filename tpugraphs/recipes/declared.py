@@ -1,7 +1,7 @@
 """Fields of recipes: how to declare them, the values they may have, and their JSON form.
 
 A field is an attribute like those of the core's ops, losses and steps, and the core checks its values.
-Recipes declare fields with `option`; `declared` returns them as dicts in the form of ``_core.ops()``.
+Recipes declare fields with `option`; `attributes` returns them as dicts in the form of ``_core.ops()``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,8 @@ from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.targets import TARGETS
 from tpugraphs.recipes.functions import function_name
 
-__all__ = ["CommonFields", "TableFields", "TrainingFields", "declared", "option", "plain"]
-
-_CHOICES = {
-    (place["name"], attr["name"]): attr.get("choices")
-    for place in (*_core.prepare_steps(), *_core.ops())
-    for attr in place["attrs"]
-}
+_CORE = (*_core.prepare_steps(), *_core.ops())
+_CHOICES = {(one["name"], attr["name"]): attr.get("choices") for one in _CORE for attr in one["attrs"]}
 
 
 def option(
@@ -86,14 +81,11 @@ class CommonFields:
     width: int = option(256, 1, 4096, doc="columns of a layer")
     layers: int = option(3, 1, 16, doc="layers of message passing")
     dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
-    direction: str = option(
-        "both", choices=_CHOICES["sage", "direction"], doc="messages along the edges, back, or both ways"
-    )
+    direction: str = option("both", choices=_CHOICES["sage", "direction"], doc="of messages along edges")
     margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    config_scale: str = option("none", choices=("none", "log"), doc="log: ln(1 + x) before standardisation")
     prune: str = option(
-        "none",
-        choices=_CHOICES["prune", "method"],
-        doc="nodes kept: a method of tpugraphs.preprocess.prune, or none",
+        "none", choices=_CHOICES["prune", "method"], doc="nodes kept: a method of tpugraphs.prune, or none"
     )
 
 
@@ -106,9 +98,7 @@ class TrainingFields:
     """
 
     slates: int = option(1, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
-    accumulate: int = option(
-        1, 1, 65536, doc="passes whose mean gradient makes one step, in the memory of one"
-    )
+    accumulate: int = option(1, 1, 65536, doc="passes whose mean gradient makes one step")
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
     config_sampling: str = option(
         "even",
@@ -116,9 +106,7 @@ class TrainingFields:
         doc="draw configs equally often, each for itself (one may come twice in a slate), or fast ones more "
         "often (Gumbel top-k of 1 - place / configs)",
     )
-    config_temperature: float = option(
-        1.0, 0.01, 100.0, doc="of the Gumbel top-k: lower makes slow configs rarer"
-    )
+    config_temperature: float = option(1.0, 0.01, 100.0, doc="of the Gumbel top-k: low makes slow ones rare")
     graph_sampling: str = option(
         "even",
         choices=("even", "sqrt-configs", "slates"),
@@ -126,9 +114,7 @@ class TrainingFields:
         "epoch draws sqrt(c c_max), or in proportion to the number of whole slates in them",
     )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
-    dedup: str = option(
-        "first", choices=_CHOICES["dedup", "keep"], doc="runtime of equal configs, which training merges"
-    )
+    dedup: str = option("first", choices=_CHOICES["dedup", "keep"], doc="runtime of merged equal configs")
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
     epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph (or draw), if steps is None")
     loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
@@ -148,9 +134,7 @@ class TrainingFields:
         "the lists are averaged",
     )
     part: int = option(16, 2, 1 << 20, doc="configs of a part, at most: slates are cut evenly (lists=part)")
-    segment: int = option(
-        0, 0, 1 << 30, doc="nodes of a segment, at most: a step trains one per graph; 0: whole graphs"
-    )
+    segment: int = option(0, 0, 1 << 30, doc="most nodes of a segment; a step trains one per graph; 0: none")
     segment_keep: float = option(0.5, 0.0, 1.0, doc="chance that another segment's stored score counts")
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
@@ -164,9 +148,7 @@ class TrainingFields:
     learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
     warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
     decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
-    decay_from: float | None = option(
-        None, 0.0, 1.0, doc="share of the steps before the first drop (step); None: as between two drops"
-    )
+    decay_from: float | None = option(None, 0.0, 1.0, doc="share before the first drop; None: decay_every")
     decay_every: float = option(0.3, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
     average: str = option(
         "none",
@@ -177,9 +159,7 @@ class TrainingFields:
     ema_decay: float = option(0.999, 0.0, 0.9999999, doc="share of the average that a step leaves (ema)")
     swa_start: float = option(0.75, 0.0, 1.0, doc="share of the steps after which the mean begins (swa)")
     swa_every: int = option(10, 1, 10**9, doc="steps from one part of the mean to the next (swa)")
-    evaluate_every: int = option(
-        200, 0, 10**9, doc="steps from one validation to the next; 0: those of one visit of every graph"
-    )
+    evaluate_every: int = option(200, 0, 10**9, doc="steps between validations; 0: a visit of every graph")
     stop_after: int = option(0, 0, 10**9, doc="validations without a better one that end a fit; 0: never")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")
@@ -205,22 +185,20 @@ _WORDS = {"list": "a list of dicts", "function": "a function"}  # kinds that onl
 Attribute = Mapping[str, Any]
 
 
-def declared(options: Any) -> Mapping[str, Attribute]:
+def _attributes(options: Any) -> Mapping[str, Attribute]:
     """Return the fields of a dataclass by name, in the form of attributes of ops.
 
     A ``"kind"`` may name several, as in ``"text|list"``. ``"none"`` is whether None is allowed. A field with
     ``"only"`` takes no other value.
     """
-    return _declared(options)
-
-
-@functools.lru_cache
-def _declared(options: type[Any]) -> Mapping[str, Attribute]:
     hints = typing.get_type_hints(options)
     return {
         field.name: _attribute(field.name, hints[field.name], field.default, _merged(options, field.name))
         for field in dataclasses.fields(options)
     }
+
+
+attributes: Callable[[Any], Mapping[str, Attribute]] = functools.cache(_attributes)
 
 
 def _merged(options: type[Any], name: str) -> Attribute:
@@ -271,14 +249,21 @@ def expected(attr: Attribute) -> str:
 
 
 def check_options(options: Any) -> None:
-    """Raise RecipeError unless a dataclass declares fields, each with a `doc`, a type and a default."""
+    """Make a class of fields and its bases frozen dataclasses, whether or not their authors did.
+
+    Raises
+    ------
+    RecipeError
+        A field lacks a `doc`, a type or a default, or the class has the wrong base.
+    """
     if not (isinstance(options, type) and issubclass(options, (TrainingFields, TableFields))):
         raise RecipeError(
             f"options: expected a dataclass that derives from TrainingFields or TableFields, got {options!r}"
         )
-    if "__dataclass_fields__" not in vars(options):
-        raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
-    for name, attr in declared(options).items():
+    for cls in reversed(options.__mro__):
+        if issubclass(cls, (TrainingFields, TableFields)) and "__dataclass_fields__" not in vars(cls):
+            dataclass(frozen=True)(cls)
+    for name, attr in attributes(options).items():
         if (given := getattr(options, name)) is not attr["default"]:
             raise RecipeError(f"{name}: {given!r} has no effect without a type, as in {name}: int = 3")
         if not attr["doc"]:
@@ -289,11 +274,6 @@ def check_options(options: Any) -> None:
             )
         if not takes(attr, attr["default"]):
             raise RecipeError(f"{name}: the default must be {expected(attr)}, got {attr['default']!r}")
-
-
-def is_number(value: Any, low: float | None = None, high: float | None = None) -> bool:
-    """Whether `value` is a finite number, in a range if one is given."""
-    return _core.attr_takes({"kind": "real", "low": low, "high": high}, value)
 
 
 def plain(fields: Any) -> dict[str, Any]:
@@ -350,7 +330,7 @@ def constants(fields: Mapping[str, Any]) -> type[Any]:
     known = TrainingFields.__dataclass_fields__
     own = {name: value for name, value in fields.items() if name not in known}
     for name, value in own.items():
-        plain = value is None or isinstance(value, (str, bool)) or is_number(value)
+        plain = value is None or isinstance(value, (str, bool)) or _core.attr_takes({"kind": "real"}, value)
         if not _FIELD.fullmatch(name) or name in _TAKEN or len(own) > _MOST_FIELDS or not plain:
             raise RecipeError(f"field {name[:80]!r}: expected a name and a plain value, got {value!r:.80}")
     return _declared_as(tuple((name, type(value), value) for name, value in own.items()))

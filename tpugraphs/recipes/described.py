@@ -15,12 +15,11 @@ from typing import Any
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.recipes.base import Recipe, always
-from tpugraphs.recipes.declared import constants, is_number, plain_value
+from tpugraphs.recipes.declared import constants, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import is_number
 from tpugraphs.system.words import counted
-
-__all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
 ENTRY = "own_recipe"  # in the metadata of a file
 _MOST_GROUPS, _MOST_STEPS = 256, 1024
@@ -30,16 +29,8 @@ Steps = list[dict[str, Any]]
 
 def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
     """Return the JSON values that a file stores about a user's recipe, besides its steps."""
-    entries: dict[str, Any] = plain_value(
-        {
-            "kind": recipe.kind,
-            "summary": recipe.summary,
-            "source": recipe.source,
-            "loss": recipe.loss(fields),
-            "groups": recipe.groups(fields),
-        }
-    )
-    return entries
+    texts = {name: getattr(recipe, name) for name in ("kind", "summary", "source")}
+    return {**texts, "loss": plain_value(recipe.loss(fields)), "groups": plain_value(recipe.groups(fields))}
 
 
 def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:

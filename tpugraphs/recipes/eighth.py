@@ -14,10 +14,6 @@ Columns that the nearest program lacks are left out instead of raising an error.
 may keep fewer trees.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,13 +22,10 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
 
-@dataclass(frozen=True)
 class EighthFields(TableFields):
     """Fields of ``eighth-lightgbm``."""
 
-    objective: str = option(
-        "cross_entropy", choices=("cross_entropy", "l2", "l1", "huber"), doc="loss of a tree"
-    )
+    objective: str = option("cross_entropy", choices=("cross_entropy", "l2", "l1", "huber"), doc="tree loss")
     num_leaves: int = option(63, 2, 100_000, doc="leaves of a tree, at most")
     min_data_in_leaf: int = option(20, 1, 10**6, doc="configs in a leaf, at least")
     configs: int = 100_000

@@ -13,10 +13,6 @@ choices where it is silent. The published solution compares every config with al
 with the authors' code.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +21,6 @@ from tpugraphs.preprocess.tables import layout_table
 from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
 
-@dataclass(frozen=True)
 class Eleventh(TableFields):
     """Fields of ``eleventh-lightgbm``."""
 

@@ -33,13 +33,11 @@ cuts epochs in four and drops up to three steps of an epoch. Here both encoder l
 biases, there with the same. Where validation graphs are given, the best weights are kept, not the last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 
 from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, modules, option
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, choose, opcodes, step
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, OPCODES, Steps, choose, opcodes, step, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -75,7 +73,6 @@ _NUMBERS = [c for first in (*RANGED_LISTS, *SIZE_LISTS) for c in _of_list(first)
 _SCRAMBLED = [_NUMBERS[d * LISTS + i] for i in range(LISTS) for d in range(DIMENSIONS)]
 
 
-@dataclass(frozen=True)
 class Fifth(TrainingFields):
     """Fields of all three recipes."""
 
@@ -85,11 +82,9 @@ class Fifth(TrainingFields):
     dimensions: str = option(
         "scrambled",
         choices=("scrambled", "straight"),
-        doc="nine numbers of a dimension: as the published code puts them, or its own",
+        doc="nine numbers of a dimension: published, its own",
     )
-    drop_edge: float = option(
-        0.15, 0.0, 0.95, doc="greatest chance that an edge is dropped, which is drawn for every step"
-    )
+    drop_edge: float = option(0.15, 0.0, 0.95, doc="chance that an edge is dropped: greatest of those drawn")
     margin: float = 1.0
     slates: int = 4
     configs: int = 8
@@ -99,7 +94,6 @@ class Fifth(TrainingFields):
     schedule: str = "cosine"
 
 
-@dataclass(frozen=True)
 class FifthLayout(Fifth):
     """Fields of ``fifth-layout``."""
 
@@ -117,12 +111,10 @@ class Tokens:
     hidden: int = option(256, 1, 4096, doc="columns of their hidden layer")
 
 
-@dataclass(frozen=True)
 class FifthDimension(Tokens, FifthLayout):
     """Fields of ``fifth-dimension``."""
 
 
-@dataclass(frozen=True)
 class FifthTile(Tokens, Fifth):
     """Fields of ``fifth-tile``."""
 
@@ -153,22 +145,15 @@ def _columns(fields: Fifth, *more: int) -> Steps:
 
 def preprocessing(fields: FifthLayout) -> Steps:
     """List the steps before the layout models; there are no tile sizes, which count as 0."""
-    return [
-        *choose(fields),
-        {"step": "layout-digits", "padding": 0, "least": 1},
-        *_columns(fields, *[ZERO] * DIGITS),
-    ]
+    digits = {"step": "layout-digits", "padding": 0, "least": 1}
+    return [*choose(fields), digits, *_columns(fields, *[ZERO] * DIGITS)]
 
 
 def tile_preprocessing(fields: FifthTile) -> Steps:
     """List the steps before the tile model: no node has a layout."""
-    return [
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "layout-digits", "padding": 0, "least": DIMENSIONS},
-        *_columns(fields),
-        {"step": "virtual-node", "over": "clusters", "size": fields.cluster},
-        {"step": "scale-configs", "columns": TILE_COLUMNS, "scale": "log"},
-    ]
+    digits = {"step": "layout-digits", "padding": 0, "least": DIMENSIONS}
+    cluster = {"step": "virtual-node", "over": "clusters", "size": fields.cluster}
+    return [*choose(fields), digits, *_columns(fields), cluster, tile_scale("log", standard=False)]
 
 
 def _graph(x: str, fields: Fifth) -> Steps:
@@ -179,20 +164,16 @@ def _graph(x: str, fields: Fifth) -> Steps:
         step("drop_edge", "kept", [], p=fields.drop_edge, kept="one", chance="drawn"),
     ]
     for i in range(fields.layers):
-        both = []
-        for way, direction in (("along", "forward"), ("against", "reverse")):
-            name = f"{way}{i}"
+        both = {f"along{i}": "forward", f"against{i}": "reverse"}
+        for name, direction in both.items():
             model += [
                 step("edge_mean", f"{name}_mean", [f"h{i}", "kept"], direction=direction),
                 step("linear", f"{name}_near", [f"{name}_mean"], out=half),
                 step("linear", f"{name}_self", [f"h{i}"], out=half, use_bias=False),
                 step("add", name, [f"{name}_near", f"{name}_self"]),
             ]
-            both.append(name)
-        model += [
-            step("concat", f"both{i}", both),
-            step("activation", f"act{i}", [f"both{i}"], f"h{i + 1}", act="relu"),
-        ]
+        model.append(step("concat", f"both{i}", [*both]))
+        model.append(step("activation", f"act{i}", [f"both{i}"], f"h{i + 1}", act="relu"))
     return [
         *model,
         step("pool", "sum", [f"h{fields.layers}"], kind="sum"),
@@ -250,9 +231,7 @@ def dimension_steps(fields: FifthDimension) -> Steps:
 
 def tile_steps(fields: FifthTile) -> Steps:
     """List the steps of the tile model: its tokens are of every node and config."""
-    tensors = {
-        name: 8 * i for i, name in enumerate(("kernel", "output", "input"))
-    }  # sizes, their sum and product
+    tensors = {"kernel": 0, "output": 8, "input": 16}  # first column: sizes, their sum and product
     return [
         step("take_columns", "scalars", ["node_feat"], first=0, count=SCALARS),
         opcodes("scalars", OPCODE_ROWS, fields.opcode_columns),

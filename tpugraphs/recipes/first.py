@@ -23,21 +23,17 @@ Compared with ``thanhhau097/google_fast_or_slow`` at commit 626c463, run with eq
 graphs: scores, losses and gradients of all three models are equal to 7e-5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
 from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, modules, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, step
+from tpugraphs.recipes.blocks import OPCODES, Steps, choose, standardize, step, tile_scale
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
 
 
-@dataclass(frozen=True)
 class FirstFields(TrainingFields):
     """Fields that layout and tile recipes share."""
 
@@ -51,7 +47,6 @@ class FirstFields(TrainingFields):
     margin: float = 1.0
 
 
-@dataclass(frozen=True)
 class FirstLayout(FirstFields):
     """Fields of both layout recipes."""
 
@@ -62,7 +57,7 @@ class FirstLayout(FirstFields):
 
 def preprocessing(fields: FirstLayout) -> Steps:
     """Prune, remove equal configs (training only), make digits of the layout columns, scale the others."""
-    return [*choose(fields), {"step": "layout-digits"}, {"step": "standardize", "columns": SCALED_COLUMNS}]
+    return [*choose(fields), {"step": "layout-digits"}, standardize(SCALED_COLUMNS)]
 
 
 def steps(fields: FirstLayout, cross: bool) -> Steps:
@@ -75,37 +70,29 @@ def steps(fields: FirstLayout, cross: bool) -> Steps:
         Attention across configs: every layer makes half of the width, its product with the softmax over the
         configs the other half.
     """
-    out = fields.width // 2 if cross else fields.width
-    mix = {"gate": max(1, out // fields.gate_reduction), "cross": cross, "act": "gelu"}
-    linear = {"out": out, "stats": True, "init": "xavier"}
+    first = {"column": SCALED_COLUMNS, "share": {"table": "embedding_layout.weight"}}
     return [
-        *_embeddings(fields),
-        step("config_linear", "linear1", ["nodes"], "z1", column=SCALED_COLUMNS, **linear)
-        | {"share": {"table": "embedding_layout.weight"}},
-        *_graph_branch(fields, out, linear, mix),
+        *_graph_branch(fields, cross, "config_linear", **first),
         step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean"),
         step("linear", "head", ["pooled"], "scores", out=1),
     ]
 
 
-def _embeddings(fields: FirstLayout | FirstTile) -> Steps:
-    return [
+def _graph_branch(fields: FirstFields, cross: bool, op: str, **first: Any) -> Steps:
+    """List the steps from the features to h0, h1, ...; `op` and `first` are those of the first layer."""
+    out = fields.width // 2 if cross else fields.width
+    mix = {"gate": max(1, out // fields.gate_reduction), "cross": cross, "act": "gelu"}
+    linear = {"out": out, "stats": True, "init": "xavier"}
+    model = [
         step("embedding", "embedding_layout", ["node_feat"], "with_layout",
               source="layout", rows=LAYOUT_ROWS, cols=fields.layout_columns),
         step("embedding", "embedding_opcode", ["with_layout"], "nodes",
               source="opcode", rows=OPCODES, cols=fields.opcode_columns),
-    ]  # fmt: skip
-
-
-def _graph_branch(
-    fields: FirstLayout | FirstTile, out: int, linear: dict[str, Any], mix: dict[str, Any]
-) -> Steps:
-    """List the steps from the first linear layer's output z1 to h0, h1, ..."""
-    model = [
+        step(op, "linear1", ["nodes"], "z1", **first, **linear),
         step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
         step("linear", "linear2", ["x1"], "z2", **linear),
         step("mix", "mix2", ["z2"], "h0", norm=True, stats=fields.blocks > 0, **mix),
-    ]
+    ]  # fmt: skip
     for i in range(fields.blocks):
         model += [
             step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
@@ -115,7 +102,6 @@ def _graph_branch(
     return model
 
 
-@dataclass(frozen=True)
 class FirstTile(FirstFields):
     """Fields of ``first-tile``. The published training takes all configs of a graph in one step."""
 
@@ -125,39 +111,24 @@ class FirstTile(FirstFields):
     valid_configs: int = 200_000
     chunk: int = option(8192, doc="configs scored together, for which the graph branch runs once")
     metric: str = option(
-        "top5",
-        choices=("top5", "mean50"),
-        doc="what chooses the best parameters: the competition's 1 - slowdown of the best of five, or, as "
-        "published, 2 - mean runtime of the predicted 50 over that of the fastest 50",
+        "top5", choices=("top5", "mean50"), doc="what chooses the best parameters; mean50 as published"
     )
-    config_scale: str = option(
-        "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
-    )
+    config_scale: str = "none"
 
 
 def tile_preprocessing(fields: FirstTile) -> Steps:
     """Remove equal configs (training only), make digits of the layout columns, scale the rest and configs."""
-    return [
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "layout-digits"},
-        {"step": "standardize", "columns": SCALED_COLUMNS},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": fields.config_scale},
-    ]
+    scaled = [standardize(SCALED_COLUMNS), tile_scale(fields.config_scale)]
+    return [*choose(fields), {"step": "layout-digits"}, *scaled]
 
 
 def tile_steps(fields: FirstTile) -> Steps:
     """List the steps of the tile model."""
-    width = fields.width
-    out = width // 2
-    mix = {"gate": max(1, out // fields.gate_reduction), "cross": True, "act": "gelu"}
-    linear = {"out": out, "stats": True, "init": "xavier"}
     return [
-        *_embeddings(fields),
-        step("linear", "linear1", ["nodes"], "z1", **linear),
-        *_graph_branch(fields, out, linear, mix),
+        *_graph_branch(fields, True, "linear"),
         step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean+max"),
         *_hidden("config1", ["config_feat"], fields),
-        step("linear", "config2", ["config1"], "config2", out=width),
+        step("linear", "config2", ["config1"], "config2", out=fields.width),
         *_hidden("head1", ["config2", "pooled"], fields),
         *_hidden("head2", ["head1"], fields),
         step("linear", "head3", ["head2"], "scores", out=1),

@@ -13,15 +13,10 @@ products take the sum over the node's edges. All means are sums divided by the n
 not of edges. Written from the write-up, not compared with the authors' code.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, Steps, choose, opcodes, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, opcodes, step
 
 
-@dataclass(frozen=True)
 class Fourth(TrainingFields):
     """Fields of ``fourth-layout``."""
 

@@ -18,8 +18,6 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 
-__all__ = ["function_name", "is_lost", "losses_need", "register_extra", "shortly"]
-
 PREFIX = "python:"
 _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
 
@@ -74,19 +72,9 @@ def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
         digest.update(b"again;")
         return
     inside = (*inside, id(value))
-    if isinstance(value, functools.partial):
-        value = (value.func, value.args, sorted(value.keywords.items()))
-    if isinstance(value, types.CodeType):
-        value = (value.co_code.hex(), value.co_names, value.co_consts)
-    elif isinstance(value, types.FunctionType):
-        cells = tuple(_content(cell) for cell in value.__closure__ or ())
-        value = (value.__code__, value.__defaults__, cells)
-    elif isinstance(value, types.MethodType):
-        value = (value.__func__, value.__self__)
-    elif isinstance(value, (set, frozenset)):
-        value = sorted(value, key=repr)
-    elif isinstance(value, Mapping):
-        value = sorted(value.items(), key=repr)
+    parts = next((parts for kind, parts in _PARTS.items() if isinstance(value, kind)), None)
+    if parts is not None:
+        value = parts(value)
     elif hasattr(value, "untyped_storage"):  # a tensor of PyTorch
         value = value.double().numpy(force=True)
     if isinstance(value, np.ndarray):
@@ -103,6 +91,16 @@ def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
         if code is not None:
             plain = (f"{k}={v!r}" for k, v in vars(value).items() if isinstance(v, (str, int, float)))
             _add(digest, (code, *plain), inside)
+
+
+_PARTS: dict[Any, Callable[[Any], Any]] = {  # type of a value -> what is hashed of it
+    functools.partial: lambda v: (v.func, v.args, sorted(v.keywords.items())),
+    types.CodeType: lambda v: (v.co_code.hex(), v.co_names, v.co_consts),
+    types.FunctionType: lambda v: (v.__code__, v.__defaults__, tuple(map(_content, v.__closure__ or ()))),
+    types.MethodType: lambda v: (v.__func__, v.__self__),
+    (set, frozenset): lambda v: sorted(v, key=repr),
+    Mapping: lambda v: sorted(v.items(), key=repr),
+}
 
 
 def _content(cell: types.CellType) -> Any:

@@ -7,22 +7,14 @@ together with the row of the graph; residual blocks follow, and a linear path by
 layer starts with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
+from tpugraphs.data.schema import Schema
+from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
-from tpugraphs.recipes.blocks import encode, step
-
-if TYPE_CHECKING:
-    from tpugraphs.data.schema import Schema
-    from tpugraphs.preprocess.pipeline import Sizes
+from tpugraphs.recipes.blocks import encode, opcodes, out, step
 
 _OPCODE_COLUMNS = 16
 
 
-@dataclass(frozen=True)
 class GraphConfig(TrainingFields):
     """Fields of ``graph-config``: a small network, trained on all configs of a graph at once."""
 
@@ -37,11 +29,7 @@ class GraphConfig(TrainingFields):
     margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
     configs: int = 4096
     dedup: str = "none"
-    target: str = option(
-        "normal-score",
-        choices=("runtime", "log-runtime", "percentile", "normal-score"),
-        doc="what losses of values fit; those of the order compare runtimes",
-    )
+    target: str = option("normal-score", choices=("runtime", "log-runtime", "percentile", "normal-score"))
     steps: int | None = 250
     epochs: int | None = None
     learning_rate: float = 4e-3
@@ -62,33 +50,19 @@ def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
     return steps
 
 
-def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List the steps that pool the nodes, and their slot: one row, or one per config if nodes have digits."""
+def _nodes(fields: GraphConfig, sizes: Sizes) -> Steps:
+    """List the steps that pool the nodes to one row, or to one per config if nodes have digits."""
     if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
-        return [], None
-    steps, slot, width = [], "node_feat", fields.width
-    if sizes.opcodes is not None:
-        attrs: dict[str, Any] = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
-        steps, slot = [step("embedding", "opcodes", [slot], **attrs)], "opcodes"
-    op = "linear" if sizes.digits[0] == 0 else "config_linear"
-    steps.append(step(op, "nodes", [slot], out=width))
+        return []
+    width, op = fields.width, "linear" if sizes.digits[0] == 0 else "config_linear"
+    steps = [] if sizes.opcodes is None else [opcodes("node_feat", sizes.opcodes, _OPCODE_COLUMNS)]
+    steps.append(step(op, "nodes", [out(steps) if steps else "node_feat"], out=width))
     steps.append(step("mix", "nodes_act", ["nodes"], "h0", act="silu"))
     rounds = fields.convolutions if sizes.edges else 0
     for i in range(rounds):
         steps.append(step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width, direction="both"))
         steps.append(step("mix", f"sage{i}_act", [f"s{i}", f"h{i}"], f"h{i + 1}", act="silu"))
-    steps.append(step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max"))
-    return steps, "pooled"
-
-
-def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """List the steps that make the row of the graph: its pooled nodes and its own features."""
-    steps, pooled = _nodes(fields, sizes)
-    if sizes.graph == 0:
-        return steps, pooled
-    if pooled is None:
-        return steps, "graph_feat"
-    return [*steps, step("concat", "about", [pooled, "graph_feat"])], "about"
+    return [*steps, step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max")]
 
 
 def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
@@ -103,18 +77,18 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps of the model for graphs of these sizes."""
-    model, row = _graph(fields, sizes)
-    hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
-    if sizes.config == 0:  # digits: the row is already one per config
-        assert row is not None
-        model.append(step("linear", "hidden0", [row], "x0", **hidden))
-    else:
+    model = _nodes(fields, sizes)
+    inputs = ["pooled"] * bool(model) + ["graph_feat"] * (sizes.graph > 0)
+    if len(inputs) == 2:
+        model.append(step("concat", "about", inputs))
+        inputs = ["about"]
+    if sizes.config > 0:
         model.append(step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
-        inputs = ["configs", *([row] if row else [])]
-        if sizes.digits[0] > 0:  # the row is one per config, too
-            model.append(step("concat", "whole", inputs))
-            inputs = ["whole"]
-        model.append(step("linear", "hidden0", inputs, "x0", **hidden))
+        inputs = ["configs", *inputs]
+    if sizes.config > 0 and sizes.digits[0] > 0:  # the row is one per config, too
+        model.append(step("concat", "whole", inputs))
+        inputs = ["whole"]
+    model.append(step("linear", "hidden0", inputs, "x0", out=fields.width, act="silu", init="lecun"))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
     model.append(step("layer_norm", "last_norm", [f"x{fields.blocks}"]))

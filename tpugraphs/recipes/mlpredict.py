@@ -11,31 +11,19 @@ is added after the bias correction of the second moment, in TensorFlow before it
 published 244,200 steps are larger here.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import RecipeError
+from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, option
 from tpugraphs.recipes.blocks import encode, step
 
-if TYPE_CHECKING:
-    from tpugraphs.data.schema import Schema
-    from tpugraphs.preprocess.pipeline import Sizes
 
-
-@dataclass(frozen=True)
 class MLPredict(TrainingFields):
     """Fields of ``mlpredict``: a network for tables of measured times."""
 
-    width: int = option(
-        128, 4, 4096, doc="columns of the widest layers; the first two have a quarter and half"
-    )
+    width: int = option(128, 4, 4096, doc="columns of a layer; the first two have a quarter and half")
     layers: int = option(4, 1, 16, doc="layers of that width")
-    dropout: float = option(
-        0.2, 0.0, 0.99, doc="share of the last layer's columns that are dropped in training"
-    )
+    dropout: float = option(0.2, 0.0, 0.99, doc="share of the last layer that is dropped in training")
     configs: int = 128
     dedup: str = "none"
     target: str = option("runtime", choices=("runtime", "seconds", "min-max"))

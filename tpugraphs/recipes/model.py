@@ -5,19 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, RecipeError
-from tpugraphs.kernels.faces import SHAPES
-from tpugraphs.kernels.signatures import attribute_type
+from tpugraphs.kernels.faces import SHAPES, shapes_of
+from tpugraphs.kernels.signatures import Argument, attribute, document, signature
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes import get_recipe
 from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, always, unknown
 from tpugraphs.recipes.declared import of_numpy, plain
 from tpugraphs.system.words import counted
-
-__all__ = ["Model"]
 
 Meta = Mapping[str, Any]
 Shape = tuple[str, int | None]
@@ -191,15 +190,15 @@ class Model(_Methods):
         other.fields("cpu", fields)  # checks them
         given = {field: value for field, value in fields.items() if field in trained}
         fixed = {field: value for field, value in fields.items() if field not in trained}
-        presets = {which: plain(other.fields(which)) for which in other.presets}
+        presets = {
+            which: {field: value for field, value in plain(other.fields(which)).items() if field in trained}
+            for which in other.presets
+        }
         return Recipe(
             name=name,
             summary=summary or f"A model of {counted(len(self), 'step')}, trained like {other.name}.",
             kind=other.kind,
-            presets={
-                which: {**{field: values[field] for field in trained}, **given}
-                for which, values in presets.items()
-            },
+            presets={which: {**values, **given} for which, values in presets.items()},
             steps=always(self.steps),
             preprocessing=partial(_of_other, other, "preprocessing", fixed),
             loss=partial(_of_other, other, "loss", fixed) if loss is None else always(loss),
@@ -244,18 +243,16 @@ class Model(_Methods):
 
     def _inputs(self, meta: Meta, call: Mapping[str, Any]) -> list[str]:
         """Return the slots that a step reads: the required ones, and others up to the last one given."""
-        specs = meta["inputs"]
+        op, specs = meta["name"], meta["inputs"]
         while specs and specs[-1]["optional"] and call.get(specs[-1]["name"]) is None:
             specs = specs[:-1]
         for name in (spec["name"] for spec in specs):
             slot = call.get(name)
             if slot is None:
-                raise RecipeError(f"{meta['name']}: {name} is missing: give the slot it reads")
+                raise RecipeError(f"{op}: {name} is missing: give the slot it reads")
             if not isinstance(slot, str):
-                found = type(slot).__name__
-                raise RecipeError(
-                    f"{meta['name']}: {name} must be a slot, as the methods return them, got {found}"
-                )
+                expected = f"a slot, as the methods return them, got {type(slot).__name__}"
+                raise RecipeError(f"{op}: {name} must be {expected}")
             if slot not in self._shapes:
                 raise RecipeError(unknown("slot", slot, self._shapes))
         return [call[spec["name"]] for spec in specs]
@@ -263,29 +260,20 @@ class Model(_Methods):
     def _free(self, op: str) -> str:
         """Return an unused name for a step."""
         taken = {*self._shapes, *(step["name"] for step in self._steps)}
-        number = 1
-        while (name := op if number == 1 else f"{op}{number}") in taken:
-            number += 1
-        return name
+        return next(name for n in count(1) if (name := op if n == 1 else f"{op}{n}") not in taken)
 
     def _plan(self, steps: list[dict[str, Any]], finished: bool = False) -> dict[str, Shape]:
         """Return the slots of the steps, as the core plans them."""
         outputs = ["scores"] if finished else [step["out"] for step in steps]
-        if self._sizes is not None:
-            s = self._sizes
-            slots, _ = _core.plan_slots(steps, outputs, None, s.node, s.config, s.graph, s.digits)
-            return {**slots}
-        found, refused = [], None
-        for guess in _GUESSES:
+        s, known = self._sizes, list[Any]((guess, guess, guess) for guess in _GUESSES)
+        found, refused = list[dict[str, tuple[str, int]]](), list[RecipeError]()
+        for columns in known if s is None else [(s.node, s.config, s.graph, s.digits)]:
             try:
-                slots, _ = _core.plan_slots(steps, outputs, None, guess, guess, guess)
+                found.append(_core.plan_slots(steps, outputs, None, *columns)[0])
             except RecipeError as error:
-                refused = error
-            else:
-                found.append(slots)
+                refused.append(error)
         if not found:
-            assert refused is not None
-            raise refused
+            raise refused[-1]
         return {
             slot: (rows, columns if all(other[slot][1] == columns for other in found) else None)
             for slot, (rows, columns) in found[0].items()
@@ -313,56 +301,37 @@ def _call(step: Mapping[str, Any]) -> str:
 def _text(shape: Shape) -> str:
     """Return a shape as the tables write it: ``(N, C, 64)``."""
     rows, columns = shape
-    return f"({', '.join(map(str, SHAPES[rows][:-1]))}, {'F' if columns is None else columns})"
+    return SHAPES[rows].replace("F", "F" if columns is None else str(columns))
+
+
+def _slot(spec: Meta) -> Argument:
+    """Return the argument of a method for a slot that the op reads."""
+    rows = "of any rows" if len(spec["rows"]) == len(SHAPES) else shapes_of(spec)
+    if spec["optional"]:
+        return Argument(spec["name"], "str | None", f"slot {rows}, optional", "", None)
+    return Argument(spec["name"], "str", f"slot {rows}")
 
 
 def _method(meta: Meta) -> Callable[..., str]:
     """Make the method of an op."""
-    plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("self", plain)]
-    for spec in meta["inputs"]:
-        default, kind = (None, "str | None") if spec["optional"] else (inspect.Parameter.empty, "str")
-        parameters.append(inspect.Parameter(spec["name"], plain, default=default, annotation=kind))
-    for a in meta["attrs"]:
-        parameters.append(
-            inspect.Parameter(a["name"], named, default=a["default"], annotation=attribute_type(a))
-        )
-    for one, kind in _OWN.items():
-        parameters.append(inspect.Parameter(one, named, default=None, annotation=kind))
-    signature = inspect.Signature(parameters, return_annotation="str")
+    given = [*map(_slot, meta["inputs"]), *map(attribute, meta["attrs"])]
+    own = [Argument(name, kind, default=None, keyword=True) for name, kind in _OWN.items()]
+    shown = signature([Argument("self", ""), *given, *own], "str")
 
     def add(self: Model, *args: Any, **given: Any) -> str:
-        return self._add(meta, signature, *args, **given)
+        return self._add(meta, shown, *args, **given)
 
-    add.__name__ = meta["name"]
-    add.__qualname__ = f"Model.{meta['name']}"
-    add.__doc__ = _document(meta)
-    add.__signature__ = signature  # type: ignore[attr-defined]
-    return add
-
-
-def _document(meta: Meta) -> str:
-    text = meta["doc"] if meta["doc"][1].isupper() else meta["doc"][0].lower() + meta["doc"][1:]
-    lines = [f"Append a step: {text}", "", "Parameters", "----------"]
-    for spec in meta["inputs"]:
-        every = len(spec["rows"]) == len(SHAPES)
-        rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
-        lines.append(f"{spec['name']} : slot {rows}{', optional' if spec['optional'] else ''}")
-    for attr in meta["attrs"]:
-        lines.append(f"{attr['name']} : {_core.attr_expects(attr)}, default {attr['default']!r}")
-        lines.append(f"    {_sentence(attr['doc'])}")
-    lines += ["name, to, share", "    See :class:`tpugraphs.Model`.", "", "Returns", "-------", "str"]
-    parameters = ", ".join(f"``{name}``" for name in meta["params"])
+    summary = meta["doc"] if meta["doc"][1].isupper() else meta["doc"][0].lower() + meta["doc"][1:]
+    listed = [*given, Argument("name, to, share", "", "", "See :class:`tpugraphs.Model`.")]
+    result = ["", "Returns", "-------", "str", "    The slot that it makes."]
+    notes = [f"Parameters it may learn: {', '.join(f'``{name}``' for name in meta['params'])}."]
     needs = ", ".join(flag for flag in meta["flags"] if flag in ("edges", "digits", "opcodes", "layout"))
-    notes = [f"Parameters it may learn: {parameters}."] * bool(parameters)
-    notes += [f"It reads from the graph: {needs}."] * bool(needs)
-    lines += ["    The slot that it makes.", *(["", "Notes", "-----", *notes] if notes else [])]
-    return "\n".join(lines)
-
-
-def _sentence(text: str) -> str:
-    """Return a note as a sentence, unless it begins with the choice it describes."""
-    return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
+    notes = notes * bool(meta["params"]) + [f"It reads from the graph: {needs}."] * bool(needs)
+    rest = [*result, *(["", "Notes", "-----", *notes] if notes else [])]
+    made: Any = add
+    made.__name__, made.__qualname__ = meta["name"], f"Model.{meta['name']}"
+    made.__doc__, made.__signature__ = document(f"Append a step: {summary}", listed, "\n".join(rest)), shown
+    return add
 
 
 if not TYPE_CHECKING:

@@ -13,9 +13,6 @@ by a layer norm and a ReLU. In GAT a separate linear layer replaces a node's sel
 write-up, not compared with the authors' code.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,7 +22,6 @@ from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, m
 OPCODE_ROWS = 128
 
 
-@dataclass(frozen=True)
 class Ninth(TrainingFields):
     """Fields of all three recipes."""
 
@@ -75,9 +71,7 @@ def _transformer(i: int, fields: Ninth) -> Steps:
     """List a layer as TransformerConv (Shi et al. 2021)."""
     wide = {"out": _wide(fields)}
     return [
-        step("linear", f"query{i}", [f"h{i}"], **wide),
-        step("linear", f"key{i}", [f"h{i}"], **wide),
-        step("linear", f"value{i}", [f"h{i}"], **wide),
+        *(step("linear", f"{name}{i}", [f"h{i}"], **wide) for name in ("query", "key", "value")),
         step("edge_attention", f"near{i}", [f"query{i}", f"key{i}", f"value{i}"], score="dot",
              direction=fields.direction, heads=fields.heads),
         step("linear", f"self{i}", [f"h{i}"], **wide),
@@ -128,11 +122,7 @@ RECIPES = (
         summary="GraphSAGE over shortest paths between output and configurable nodes.",
         steps=partial(steps, conv=_sage),
     ),
-    _ninth(
-        name="ninth-gat",
-        summary="The same with graph attention.",
-        steps=partial(steps, conv=_gat),
-    ),
+    _ninth(name="ninth-gat", summary="The same with graph attention.", steps=partial(steps, conv=_gat)),
     _ninth(
         name="ninth-transformer",
         summary="The same with attention by products of queries and keys.",

@@ -27,19 +27,15 @@ graphs: scores of all five tile models and of the layout model are equal to 1e-5
 7e-5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, always, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, Steps, opcodes, step
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, opcodes, option, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, OPCODES, TILE_COLUMNS, out, standardize, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
 
-@dataclass(frozen=True)
 class OfficialFields(TrainingFields):
     """Fields that both recipes share."""
 
@@ -52,7 +48,6 @@ class OfficialFields(TrainingFields):
     schedule: str = "constant"
 
 
-@dataclass(frozen=True)
 class OfficialTile(OfficialFields):
     """Fields of ``official-tile``."""
 
@@ -61,9 +56,7 @@ class OfficialTile(OfficialFields):
         choices=("early-sage", "late-sage", "early-resgcn", "late-resgcn", "mlp"),
         doc="which of the published models",
     )
-    opcode_columns: int | None = option(
-        None, 1, 1024, doc="columns of the opcode embedding; None: 64 with GraphSAGE, otherwise 32"
-    )
+    opcode_columns: int | None = option(None, 1, 1024, doc="of the embedding; None: 64 (sage), else 32")
     layers: int = option(3, 1, 16, doc="rounds of message passing")
     slates: int = 10
     configs: int = 10
@@ -79,13 +72,11 @@ def _leaky(name: str, slot: str, out: str) -> dict[str, Any]:
 
 def _mlp(name: str, slot: str, widths: list[int], *, last: bool = True) -> Steps:
     """List linear layers with leaky ReLUs after them; with `last` also after the last."""
-    made = []
-    for i, out in enumerate(widths):
-        made.append(step("linear", f"{name}{i}", [slot], f"{name}{i}_z", out=out))
-        slot = f"{name}{i}_z"
+    made: Steps = []
+    for i, width in enumerate(widths):
+        made.append(step("linear", f"{name}{i}", [out(made) if made else slot], f"{name}{i}_z", out=width))
         if last or i + 1 < len(widths):
-            made.append(_leaky(f"{name}{i}_act", slot, f"{name}{i}"))
-            slot = f"{name}{i}"
+            made.append(_leaky(f"{name}{i}_act", out(made), f"{name}{i}"))
     return made
 
 
@@ -117,37 +108,25 @@ def tile_steps(fields: OfficialTile) -> Steps:
     kind, early = fields.variant.rpartition("-")[2], fields.variant.startswith("early")
     width = fields.width
     model = [opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns or (64 if kind == "sage" else 32))]
-    x = "opcodes"
     if early:
-        model.append(step("concat", "joined", [x, "config_feat"]))
-        x = "joined"
+        model.append(step("concat", "joined", [out(model), "config_feat"]))
     if kind == "resgcn":
-        model += _mlp("first", x, [width, width], last=False)
-        x = "first1_z"
-    layer = {"sage": _sage, "resgcn": _resgcn}.get(kind)
-    for i in range(fields.layers if layer else 0):
-        assert layer is not None
-        model += layer(f"{kind}{i}", x, fields)
-        x = f"{kind}{i}"
+        model += _mlp("first", out(model), [width, width], last=False)
+    for i in range(0 if kind == "mlp" else fields.layers):
+        layer = _sage if kind == "sage" else _resgcn
+        model += layer(f"{kind}{i}", out(model), fields)
     if kind == "resgcn":
-        model.append(_leaky("last", x, "last"))
-        x = "last"
-    model.append(step("pool", "pool", [x], "pooled", kind="sum"))
-    x = "pooled"
+        model.append(_leaky("last", out(model), "last"))
+    model.append(step("pool", "pool", [out(model)], "pooled", kind="sum"))
     if not early:
-        model.append(step("concat", "late", [x, "config_feat"]))
-        x = "late"
-    hidden = [width] if kind == "resgcn" else [width, width]
-    model += _mlp("head", x, hidden)
-    return [*model, step("linear", "score", [f"head{len(hidden) - 1}"], "scores", out=1)]
+        model.append(step("concat", "late", [out(model), "config_feat"]))
+    model += _mlp("head", out(model), [width] if kind == "resgcn" else [width, width])
+    return [*model, step("linear", "score", [out(model)], "scores", out=1)]
 
 
 def tile_preprocessing(fields: OfficialTile) -> Steps:
     """Scale node features and configs."""
-    return [
-        {"step": "standardize", "columns": NODE_COLUMNS, "constant": "zero"},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "none"},
-    ]
+    return [standardize(constant="zero"), tile_scale()]
 
 
 def tile_loss(fields: OfficialFields) -> Steps:
@@ -158,7 +137,6 @@ def tile_loss(fields: OfficialFields) -> Steps:
     ]
 
 
-@dataclass(frozen=True)
 class OfficialLayout(OfficialFields):
     """Fields of ``official-layout``."""
 
@@ -187,9 +165,8 @@ def layout_steps(fields: OfficialLayout) -> Steps:
         _leaky("pre0_act", "pre0_z", "pre0"),
         *_mlp("pre1_", "pre0", [fields.width]),
     ]
-    x = "pre1_0"
     for i in range(fields.layers):
-        name = f"block{i}"
+        name, x = f"block{i}", out(model)
         model += [
             step("concat", f"{name}_in", ["digits", x]),
             step("propagate", f"{name}_near", [f"{name}_in"], norm="sym", direction="both"),
@@ -197,7 +174,7 @@ def layout_steps(fields: OfficialLayout) -> Steps:
             _leaky(f"{name}_act", f"{name}_mlp1_z", f"{name}_acted"),
             step("add", name, [x, f"{name}_acted"]),
         ]
-        x = name
+    x = out(model)
     return [
         *model,
         step("pool", "mean", [x], kind="mean"),
@@ -215,10 +192,7 @@ def layout_steps(fields: OfficialLayout) -> Steps:
 
 def layout_preprocessing(fields: OfficialLayout) -> Steps:
     """Scale node features."""
-    return [
-        {"step": "prune", "method": fields.prune},
-        {"step": "standardize", "columns": NODE_COLUMNS, "constant": "zero"},
-    ]
+    return [{"step": "prune", "method": fields.prune}, standardize(constant="zero")]
 
 
 def layout_loss(fields: OfficialFields) -> Steps:

@@ -27,17 +27,13 @@ Compared with ``Obs01ete/kaggle_latenciaga``, nlp at its head (b6b55b1), xla and
 with equal weights on the same graphs: scores and losses are equal to 1e-6, gradients to 2e-6.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, modules, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, modules, option
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, join_digits, opcodes, step, tile_scale
 
 
-@dataclass(frozen=True)
 class Second(TrainingFields):
     """Fields that all three recipes share."""
 
@@ -52,12 +48,8 @@ class Second(TrainingFields):
     margin: float = option(1e-2, 0.0, 1e6, doc="of the hinge over differences")
     slates: int = 10
     configs: int = option(4, high=4096)
-    negative: str = option(
-        "signed", choices=("signed", "zero"), doc="negative node features: sign(x) ln(1 + |x|), or 0"
-    )
-    pairs: str = option(
-        "ordered", choices=("ordered", "all"), doc="pairs of a slate that the hinge is averaged over"
-    )
+    negative: str = option("signed", choices=("signed", "zero"), doc="negative features x: -ln(1 - x), or 0")
+    pairs: str = option("ordered", choices=("ordered", "all"), doc="pairs that the hinge is averaged over")
     dedup: str = "min"
     target: str = option("seconds", choices=("seconds", "runtime"))
     weight_decay: float = option(0.0, doc="of all layers but the last")
@@ -71,41 +63,31 @@ class Second(TrainingFields):
     steps: int | None = 400_000
 
 
-@dataclass(frozen=True)
 class SecondLayout(Second):
     """Fields of ``second-xla`` and ``second-nlp``."""
 
     prune: str = "none"
 
 
-@dataclass(frozen=True)
 class SecondTile(Second):
     """Fields of ``second-tile``."""
 
-    config_scale: str = option(
-        "none", choices=("none", "standard"), doc="configs as they are, or standardised"
-    )
+    config_scale: str = option("none", choices=("none", "standard"), doc="as they are, or standardised")
     margin: float = 0.1
     score_scale: float = 1.0
     target: str = "runtime"
     metric: str = "top5"
 
 
-def _log(fields: Second) -> dict[str, Any]:
-    signed = fields.negative == "signed"
-    return {"step": "log-columns", "form": "signed"} if signed else {"step": "log-columns", "offset": 1}
-
-
-def preprocessing(fields: SecondLayout) -> Steps:
+def preprocessing(fields: Second) -> Steps:
     """Prune; keep the fastest of equal configs (training only); take logarithms of node features."""
-    return [*choose(fields), _log(fields)]
+    form: dict[str, Any] = {"form": "signed"} if fields.negative == "signed" else {"offset": 1}
+    return [*choose(fields), {"step": "log-columns", **form}]
 
 
 def tile_preprocessing(fields: SecondTile) -> Steps:
-    """Keep the fastest of equal configs (training only); take logarithms of node features; scale configs."""
-    scaled = "standardize-configs" if fields.config_scale == "standard" else "scale-configs"
-    configs = {"step": scaled, "columns": TILE_COLUMNS, "scale": "none"}
-    return [{"step": "dedup", "keep": fields.dedup}, _log(fields), configs]
+    """List the same steps, and scale configs."""
+    return [*preprocessing(fields), tile_scale(standard=fields.config_scale == "standard")]
 
 
 def steps(fields: Second, tile: bool = False) -> Steps:
@@ -115,10 +97,8 @@ def steps(fields: Second, tile: bool = False) -> Steps:
         opcodes("reduce", OPCODES, fields.opcode_columns),
     ]
     if tile:
-        model += [
-            step("concat", "joined", ["opcodes", "config_feat"]),
-            step("linear", "first", ["joined"], "z", out=fields.first),
-        ]
+        model.append(step("concat", "joined", ["opcodes", "config_feat"]))
+        model.append(step("linear", "first", ["joined"], "z", out=fields.first))
     else:
         column = fields.node_columns + fields.opcode_columns
         model.append(join_digits("first", "opcodes", "z", column, out=fields.first))
@@ -188,10 +168,7 @@ RECIPES = (
         name="second-xla",
         options=SecondLayout,
         summary="GraphSAGE that predicts seconds, by differences and relative errors.",
-        presets={
-            "cpu": {**_CPU, **_PRUNED, **EMA, "margin": 1e-4},
-            "full": _BEFORE,
-        },
+        presets={"cpu": {**_CPU, **_PRUNED, **EMA, "margin": 1e-4}, "full": _BEFORE},
         steps=steps,
         preprocessing=preprocessing,
         loss=differences_and_errors,

@@ -25,17 +25,12 @@ graphs: scores of whole graphs and of graphs in segments are equal to 3e-7, loss
 one segment to 7e-5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, mean_plus_max, step
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, hinge, option, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, choose, join_digits, mean_plus_max, standardize
 
 OPCODE_ROWS = 128
 
 
-@dataclass(frozen=True)
 class SeventhFields(TrainingFields):
     """Fields of ``seventh-gst``."""
 
@@ -43,12 +38,8 @@ class SeventhFields(TrainingFields):
     width: int = option(256, 16, 4096, doc="columns of every layer but the first, which has half of them")
     layers: int = option(3, 0, 16, doc="layers of message passing")
     opcode_columns: int = option(128, 1, 256, doc="columns of the opcode embedding")
-    opcode_scale: float = option(
-        100.0, 0.0, 1e6, doc="learnt factor of the opcode embedding: its first value"
-    )
-    digit_scale: float = option(
-        100.0, 1e-6, 1e6, doc="learnt factors of the config digits: their first value"
-    )
+    opcode_scale: float = option(100.0, 0.0, 1e6, doc="first value of the factor of the opcode embedding")
+    digit_scale: float = option(100.0, 1e-6, 1e6, doc="first value of the factors of config digits")
     dropout: float = 0.1
     direction: str = "forward"
     prune: str = "none"
@@ -61,19 +52,19 @@ class SeventhFields(TrainingFields):
 
 def preprocessing(fields: SeventhFields) -> Steps:
     """Prune if asked to, remove equal configs (training only), scale all columns."""
-    return [*choose(fields), {"step": "standardize", "columns": NODE_COLUMNS}]
+    return [*choose(fields), standardize()]
 
 
 def steps(fields: SeventhFields) -> Steps:
     """List the steps of the model of a segment."""
     width, opcodes = fields.width, fields.opcode_columns
+    embedding = {"source": "opcode", "rows": OPCODE_ROWS, "cols": opcodes, "max_norm": 1.0}
+    scale = {"learn": "weight", "column": NODE_COLUMNS, "per_column": False, "init": fields.opcode_scale}
+    digits = {"out": width // 2, "scale": fields.digit_scale, "learn_scale": True}
     return [
-        step("embedding", "embedding", ["node_feat"], "nodes",
-              source="opcode", rows=OPCODE_ROWS, cols=opcodes, max_norm=1.0),
-        step("affine", "opcode_scale", ["nodes"], "scaled",
-              learn="weight", column=NODE_COLUMNS, per_column=False, init=fields.opcode_scale),
-        join_digits("linear1", "scaled", "linear1", NODE_COLUMNS + opcodes, out=width // 2,
-                    scale=fields.digit_scale, learn_scale=True),
+        step("embedding", "embedding", ["node_feat"], "nodes", **embedding),
+        step("affine", "opcode_scale", ["nodes"], "scaled", **scale),
+        join_digits("linear1", "scaled", "linear1", NODE_COLUMNS + opcodes, **digits),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
         step("activation", "prelu", ["dropped"], act="prelu"),
@@ -87,7 +78,7 @@ def steps(fields: SeventhFields) -> Steps:
         step("linear", "head1", ["unit"], out=width, act="relu"),
         step("l2_normalise", "hidden", ["head1"]),
         step("linear", "head2", ["hidden"], "scores", out=1),
-    ]  # fmt: skip
+    ]
 
 
 # Name of a parameter here -> in the published PyTorch model.

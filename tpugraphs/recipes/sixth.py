@@ -30,19 +30,16 @@ Compared with ``hengck23/solution-predict-ai-model-runtime`` at commit c9c5194, 
 same graphs: scores, losses and gradients of all three models are equal to 7e-5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tpugraphs.recipes import blocks
 from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, opcodes, option, step
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, join_digits, mean_plus_max
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, mean_plus_max, out
 
 OPCODE_ROWS = 128
 
 
-@dataclass(frozen=True)
 class Sixth(TrainingFields):
     """Fields of all three recipes."""
 
@@ -52,9 +49,7 @@ class Sixth(TrainingFields):
     dropout: float = 0.2
     trainable_scale: bool = option(True, doc="learn scale and shift of node features and tile configs")
     late_norm: str = option(
-        "configs",
-        choices=("configs", "layer", "none"),
-        doc="norm in the head: of every column over the configs, or of every row",
+        "configs", choices=("configs", "layer", "none"), doc="of the head: columns over configs, or rows"
     )
     accumulate: int = 32
     configs: int = 80
@@ -63,7 +58,6 @@ class Sixth(TrainingFields):
     clip: float = 1e9
 
 
-@dataclass(frozen=True)
 class SixthLayout(Sixth):
     """Fields of ``sixth-layout``."""
 
@@ -73,23 +67,17 @@ class SixthLayout(Sixth):
     chunk: int = option(100, high=4096)
 
 
-@dataclass(frozen=True)
 class SixthGin(SixthLayout):
     """Fields of ``sixth-gin``."""
 
-    layers: int = option(
-        4, low=1, doc="layers of message passing; of three or more the last two read the same"
-    )
+    layers: int = option(4, low=1, doc="layers of messages; of three or more the last two read the same")
 
 
-@dataclass(frozen=True)
 class SixthTile(Sixth):
     """Fields of ``sixth-tile``."""
 
     dropout: float = 0.0
-    config_scale: str = option(
-        "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
-    )
+    config_scale: str = "none"
     configs: int = 64
     metric: str = "top5"
     chunk: int = 8192
@@ -97,17 +85,13 @@ class SixthTile(Sixth):
 
 def layout_preprocessing(fields: SixthLayout) -> Steps:
     """List the steps before the layout models."""
-    return [*choose(fields, hops=fields.hops), {"step": "standardize", "columns": NODE_COLUMNS}]
+    return [*choose(fields, hops=fields.hops), blocks.standardize()]
 
 
 def tile_preprocessing(fields: SixthTile) -> Steps:
     """List the steps before the tile model."""
-    return [
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "self-loops"},
-        {"step": "standardize", "columns": NODE_COLUMNS},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": fields.config_scale},
-    ]
+    scaled = [blocks.standardize(), blocks.tile_scale(fields.config_scale)]
+    return [*choose(fields), {"step": "self-loops"}, *scaled]
 
 
 def _norm_act(name: str, slot: str, out: str, act: str) -> Steps:
@@ -137,30 +121,25 @@ def _gin(i: int, x: str, fields: Sixth) -> Steps:
     ]
 
 
-def _head(fields: Sixth, x: str) -> Steps:
-    """List two hidden layers and a score."""
-    made: Steps = []
-    for i, out in enumerate((fields.width, fields.width // 2)):
-        made.append(step("linear", f"head{i}", [x], f"head{i}_z", out=out, use_bias=False))
-        x = f"head{i}_z"
-        if fields.late_norm != "none":
-            norm = ("config_norm", {}) if fields.late_norm == "configs" else ("layer_norm", {"affine": False})
-            made.append(step(norm[0], f"head{i}_norm", [x], **norm[1]))
-            x = f"head{i}_norm"
-        made.append(step("activation", f"head{i}_act", [x], f"head{i}", act="gelu"))
-        x = f"head{i}"
-    return [*made, step("linear", "score", [x], "scores", out=1)]
+def _with_head(model: Steps, fields: Sixth) -> Steps:
+    """Append two hidden layers and a score."""
+    for i, width in enumerate((fields.width, fields.width // 2)):
+        model.append(step("linear", f"head{i}", [out(model)], f"head{i}_z", out=width, use_bias=False))
+        if fields.late_norm == "configs":
+            model.append(step("config_norm", f"head{i}_norm", [out(model)]))
+        if fields.late_norm == "layer":
+            model.append(step("layer_norm", f"head{i}_norm", [out(model)], affine=False))
+        model.append(step("activation", f"head{i}_act", [out(model)], f"head{i}", act="gelu"))
+    return [*model, step("linear", "score", [out(model)], "scores", out=1)]
 
 
 def _first(fields: Sixth, digits: bool) -> Steps:
     """List the first linear layer, which sees everything, with norm and dropout; its result is `drop`."""
-    column = NODE_COLUMNS + fields.opcode_columns
-    attrs: dict[str, Any] = {"out": fields.width, "use_bias": False, "stats": True}
+    how = {"column": NODE_COLUMNS + fields.opcode_columns, "values": "numbers"} if digits else {}
+    attrs: dict[str, Any] = {**how, "out": fields.width, "use_bias": False, "stats": True}
     return [
         *_inputs(fields),
-        join_digits("first", "opcodes", "first_z", column, **attrs)
-        if digits
-        else step("linear", "first", ["opcodes"], "first_z", **attrs),
+        step("config_linear" if digits else "linear", "first", ["opcodes"], "first_z", **attrs),
         *_norm_act("first", "first_z", "first_a", "gelu"),
         step("dropout", "drop", ["first_a"], p=fields.dropout),
     ]
@@ -183,25 +162,20 @@ def layout_steps(fields: SixthLayout) -> Steps:
             step("mix", f"residual{i}", [f"conv{i}", f"h{i}"], stats=True),
             *_norm_act(f"layer{i}", f"residual{i}", f"h{i + 1}", "gelu"),
         ]
-    return [
-        *model,
-        *mean_plus_max(f"h{fields.layers}"),
-        step("l2_normalise", "unit", ["pooled"], eps=1e-4),
-        *_head(fields, "unit"),
-    ]
+    model += [*mean_plus_max(f"h{fields.layers}"), step("l2_normalise", "unit", ["pooled"], eps=1e-4)]
+    return _with_head(model, fields)
 
 
 def gin_steps(fields: SixthGin) -> Steps:
     """List the steps of the GIN model; as published, the last layer reads what the one before it reads."""
-    model, x, pooled = _first(fields, digits=True), "drop", "mean1"
+    model, pooled = _first(fields, digits=True), "mean1"
     for i in range(fields.layers):
         last = fields.layers >= 3 and i == fields.layers - 1
-        model += _gin(i, f"h{i - 1}" if last else x, fields)
-        x = f"h{i + 1}"
+        model += _gin(i, f"h{i - last}" if i else "drop", fields)
         if i > 0:
             model.append(step("add", f"pooled{i + 1}", [pooled, f"mean{i + 1}"]))
-            pooled = f"pooled{i + 1}"
-    return [*model, *_head(fields, pooled)]
+            pooled = out(model)
+    return _with_head(model, fields)
 
 
 def tile_steps(fields: SixthTile) -> Steps:
@@ -212,16 +186,11 @@ def tile_steps(fields: SixthTile) -> Steps:
             step("gatv2", f"gat{i}", [f"h{i}"], cols=fields.width, stats=True),
             *_norm_act(f"layer{i}", f"gat{i}", f"h{i + 1}", "gelu"),
         ]
-    configs = "config_feat"
+    configs = "configs" if fields.trainable_scale else "config_feat"
     if fields.trainable_scale:
-        model.append(step("affine", "config_scale", [configs], "configs"))
-        configs = "configs"
-    return [
-        *model,
-        *mean_plus_max(f"h{fields.layers}"),
-        step("concat", "late", ["pooled", configs]),
-        *_head(fields, "late"),
-    ]
+        model.append(step("affine", "config_scale", ["config_feat"], configs))
+    model += [*mean_plus_max(f"h{fields.layers}"), step("concat", "late", ["pooled", configs])]
+    return _with_head(model, fields)
 
 
 # Name of a parameter here -> in the published PyTorch models.
@@ -282,10 +251,7 @@ RECIPES = (
         name="sixth-gin",
         summary="Graph isomorphism layers whose means are added, as for xla:default.",
         options=SixthGin,
-        presets={
-            "cpu": _CPU_LAYOUT,
-            "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
-        },
+        presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "configs": 32, "epochs": 2400}},  # of 320, 7.5 times
         steps=gin_steps,
         published_marks=(r"early_mlp\.", r"gconv\.0\.nn\."),
     ),

@@ -16,18 +16,14 @@ the small networks and the number of heads are also chosen here. Written from th
 the authors' code.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 
-from tpugraphs.recipes.base import EMA, Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import OPCODES, TILE_COLUMNS, Steps, choose, join_digits, opcodes, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, option
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, join_digits, opcodes, step, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
 
-@dataclass(frozen=True)
 class Tenth(TrainingFields):
     """Fields that layout and tile recipes share."""
 
@@ -44,7 +40,6 @@ class Tenth(TrainingFields):
     clip: float = 1e9
 
 
-@dataclass(frozen=True)
 class TenthLayout(Tenth):
     """Fields of ``tenth-layout``."""
 
@@ -55,7 +50,6 @@ class TenthLayout(Tenth):
     chunk: int = option(1024, high=4096)
 
 
-@dataclass(frozen=True)
 class TenthTile(Tenth):
     """Fields of ``tenth-tile``."""
 
@@ -65,18 +59,14 @@ class TenthTile(Tenth):
     chunk: int = 4096
 
 
-def layout_preprocessing(fields: TenthLayout) -> Steps:
+def layout_preprocessing(fields: Tenth) -> Steps:
     """List the steps before the layout model."""
     return [*choose(fields), {"step": "log-columns", "offset": 3}]
 
 
 def tile_preprocessing(fields: TenthTile) -> Steps:
     """List the steps before the tile model."""
-    return [
-        {"step": "dedup", "keep": fields.dedup},
-        {"step": "log-columns", "offset": 3},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
-    ]
+    return [*layout_preprocessing(fields), tile_scale("log")]
 
 
 def _join(name: str, x: str, y: str, out: str, fields: Tenth) -> Steps:
@@ -90,14 +80,18 @@ def _join(name: str, x: str, y: str, out: str, fields: Tenth) -> Steps:
     ]
 
 
+def _ask(op: str, name: str, queries: str, keys: str, out: str, fields: Tenth) -> Steps:
+    """List attention of `queries` over `keys`, which are also the values."""
+    inputs = {f"{name}_q": queries, f"{name}_k": keys, f"{name}_v": keys}
+    model = [step("linear", one, [slot], out=fields.width) for one, slot in inputs.items()]
+    return [*model, step(op, out, [*inputs], heads=fields.heads)]
+
+
 def _attend(name: str, x: str, out: str, fields: Tenth, op: str) -> Steps:
     """List attention among the nodes, after a norm."""
     return [
         step("layer_norm", f"{name}_norm", [x], f"{name}_in"),
-        step("linear", f"{name}_q", [f"{name}_in"], out=fields.width),
-        step("linear", f"{name}_k", [f"{name}_in"], out=fields.width),
-        step("linear", f"{name}_v", [f"{name}_in"], out=fields.width),
-        step(op, f"{name}_seen", [f"{name}_q", f"{name}_k", f"{name}_v"], heads=fields.heads),
+        *_ask(op, name, f"{name}_in", f"{name}_in", f"{name}_seen", fields),
         step("linear", f"{name}_out", [f"{name}_seen"], out=fields.width),
         *_join(name, x, f"{name}_out", out, fields),
     ]
@@ -159,10 +153,7 @@ def tile_steps(fields: TenthTile) -> Steps:
         step("layer_norm", "seen_norm", ["seen"], "answers"),
         step("linear", "config0", ["config_feat"], "config_a", out=fields.width, act="gelu"),
         step("linear", "config1", ["config_a"], "config", out=fields.width),
-        step("linear", "ask_q", ["config"], out=fields.width),
-        step("linear", "ask_k", ["answers"], out=fields.width),
-        step("linear", "ask_v", ["answers"], out=fields.width),
-        step("attention", "asked", ["ask_q", "ask_k", "ask_v"], heads=fields.heads),
+        *_ask("attention", "ask", "config", "answers", "asked", fields),
         step("add", "told", ["config", "asked"]),
         step("layer_norm", "told_norm", ["told"], "told_n"),
         step("linear", "mlp", ["told_n"], "mlp_a", out=fields.width, act="gelu"),
@@ -187,10 +178,7 @@ RECIPES = (
         name="tenth-tile",
         summary="Propagation and attention over a kernel, then tile configs ask and its nodes answer.",
         options=TenthTile,
-        presets={
-            "cpu": {**_CPU, "blocks": 2, "configs": 256},
-            "full": {"epochs": 5, "schedule": "cosine"},
-        },
+        presets={"cpu": {**_CPU, "blocks": 2, "configs": 256}, "full": {"epochs": 5, "schedule": "cosine"}},
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         kind="tile",

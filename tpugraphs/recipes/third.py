@@ -30,17 +30,14 @@ scores of all three variants, with equal weights, nine programs of 3 to 3,163 no
 submission_tile at commit 379e4d5: scores, loss and gradients of ``third-tile`` are equal to 7e-5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.preprocess.pipeline import Sizes
-from tpugraphs.recipes.base import EMA, Order, Recipe, TrainingFields, hinge, kaggle, modules, option
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, Steps, join_digits, opcodes, step
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, hinge, kaggle, modules, option, step
+from tpugraphs.recipes.blocks import DIGITS, EMA, NODE_COLUMNS, TILE_COLUMNS, join_digits, opcodes, tile_scale
 
 WITHOUT_PROGRAM = NODE_COLUMNS + 16 + 60  # with shapes of operands, and places and numbers of 128s
 WITH_PROGRAM = WITHOUT_PROGRAM + 30
@@ -62,7 +59,6 @@ TILE_LOG_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class ThirdFields(TrainingFields):
     """Fields that layout and tile recipes share."""
 
@@ -74,26 +70,18 @@ class ThirdFields(TrainingFields):
     margin: float = 1.0
 
 
-@dataclass(frozen=True)
 class ThirdLayout(ThirdFields):
     """Fields of ``third-layout``."""
 
-    variant: str = option(
-        "config-1hop", choices=("config-only", "config-1hop", "merge"), doc="which nodes stay"
-    )
+    variant: str = option("config-1hop", choices=("config-only", "config-1hop", "merge"), doc="nodes kept")
     neighbours: str = option(
-        "kept",
-        choices=("kept", "dummies"),
-        doc="variant merge: nodes next to a configurable one keep their features, or have none (published)",
+        "kept", choices=("kept", "dummies"), doc="merge: neighbours have their features, or none (published)"
     )
     degrees: str = option(
-        "receiver",
-        choices=("receiver", "published"),
-        doc="what divides messages from producers: how many the receiver has; or how many the sender has",
+        "receiver", choices=("receiver", "published"), doc="whose degree divides messages from producers"
     )
     program: bool | None = option(
-        None,
-        doc="read 30 columns that only protocol buffers hold (extra=True); None: if the graphs have them",
+        None, doc="read 30 columns of protocol buffers (extra=True); None: if the graphs have them"
     )
     undirected_steps: int = option(113, 2, 1024, doc="steps of the walks both ways, from 2 on")
     first: int = option(512, 1, 4096, doc="columns of the first layer")
@@ -109,10 +97,15 @@ class ThirdLayout(ThirdFields):
     chunk: int = option(64, high=4096)
 
 
+def _walks(fields: ThirdFields) -> dict[str, Any]:
+    """Describe the encoding by walks along edges."""
+    how = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
+    return {"step": "walk-encoding", **how}
+
+
 def layout_preprocessing(fields: ThirdLayout, schema: Schema = LAYOUT) -> Steps:
     """List the steps before the layout model; walks see the whole graph."""
     program = schema == EXTRA_LAYOUT if fields.program is None else fields.program
-    directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
     both = {"graph": "undirected", "first": 2, "steps": fields.undirected_steps, "loops": True}
     return [
         {"step": "virtual-node"},
@@ -121,7 +114,7 @@ def layout_preprocessing(fields: ThirdLayout, schema: Schema = LAYOUT) -> Steps:
         {"step": "program-columns"} if program else {"step": "operand-shapes", "virtual": True},
         {"step": "mod-features", "virtual": True},
         {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
-        {"step": "walk-encoding", **directed},
+        _walks(fields),
         {"step": "walk-encoding", **both},
     ]
 
@@ -207,7 +200,6 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
     ]
 
 
-@dataclass(frozen=True)
 class ThirdTile(ThirdFields):
     """Fields of ``third-tile``."""
 
@@ -217,28 +209,20 @@ class ThirdTile(ThirdFields):
     blocks: int = option(4, 1, 16, doc="layers of message passing")
     slates: int = 16
     configs: int = 16
-    config_scale: str = option(
-        "fifth", choices=("fifth", "log"), doc="the 24 numbers: a fifth of each; or ln(1 + x), standardised"
-    )
+    config_scale: str = option("fifth", choices=("fifth", "log"), doc="a fifth of each, or ln(1 + x) scaled")
     metric: str = "top5"
     chunk: int = 1024
 
 
 def tile_preprocessing(fields: ThirdTile) -> Steps:
     """List the steps before the tile model."""
-    directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
-    logs = [
-        {"step": "log-columns", "offset": more, "columns": [*columns]} for more, columns in TILE_LOG_COLUMNS
-    ]
     log = fields.config_scale == "log"
     return [
         {"step": "dedup", "keep": fields.dedup},
         {"step": "virtual-node"},
-        *logs,
-        {"step": "walk-encoding", **directed},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"}
-        if log
-        else {"step": "scale-configs", "columns": TILE_COLUMNS, "scale": "none"},
+        *({"step": "log-columns", "offset": at, "columns": [*columns]} for at, columns in TILE_LOG_COLUMNS),
+        _walks(fields),
+        tile_scale("log" if log else "none", standard=log),
     ]
 
 
