@@ -27,8 +27,6 @@ from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
 from tpugraphs.system.words import counted
 
-__all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
-
 #: Folder of the archives that the authors of TpuGraphs published.
 OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"
 #: Name of the competition at Kaggle.

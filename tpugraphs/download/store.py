@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tpugraphs.system.files import locked
 
-__all__ = ["store_below"]
-
 
 @contextmanager
 def store_below(folder: Path) -> Iterator[Path]:

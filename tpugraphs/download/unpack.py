@@ -15,8 +15,6 @@ from tpugraphs.errors import DataError
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.words import counted
 
-__all__ = ["unpack"]
-
 PIECE = 1 << 20
 _BLOCK = 512  # bytes of a tar block; two of zeros end an archive
 

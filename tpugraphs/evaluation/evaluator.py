@@ -16,8 +16,6 @@ from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system.progress import tracked
 
-__all__ = ["EvaluateOptions", "evaluate", "measured_runtimes"]
-
 
 class EvaluateOptions(TypedDict, total=False):
     """Keyword arguments of :func:`evaluate`, except `configs`."""

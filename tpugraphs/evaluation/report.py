@@ -26,8 +26,6 @@ from tpugraphs.system.words import counted, json_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Group", "Report", "Row"]
-
 #: Metrics of a report of layouts, and of graphs of any schema.
 LAYOUT_METRICS: tuple[str, ...] = (
     *("tau", "tau_order", "opa", "spearman"),

@@ -27,8 +27,6 @@ from tpugraphs.system.files import atomic_write, name_of, opened
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 
-__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
-
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
 _MAX_PROBLEMS = 1000

@@ -13,16 +13,6 @@ from typing import Any, TypeVar
 
 from tpugraphs.errors import ConfigError
 
-__all__ = [
-    "check_choice",
-    "check_number",
-    "check_share",
-    "check_type",
-    "check_whole",
-    "is_number",
-    "is_whole",
-]
-
 _Value = TypeVar("_Value")
 _MOST = 2**63 - 1
 

@@ -14,20 +14,6 @@ from typing import Any, BinaryIO
 
 from tpugraphs.errors import ConfigError
 
-__all__ = [
-    "PICTURE_SUFFIXES",
-    "REPORT_SUFFIXES",
-    "absolute",
-    "atomic_write",
-    "digest_of",
-    "file_name",
-    "locked",
-    "name_of",
-    "no_memory",
-    "opened",
-    "remove_unfinished",
-]
-
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what Report.save writes
 

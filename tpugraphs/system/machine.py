@@ -7,16 +7,6 @@ import platform
 import re
 from pathlib import Path
 
-__all__ = [
-    "allowed_processors",
-    "cache_mb",
-    "clock_mhz",
-    "memory_gib",
-    "processor",
-    "read_text",
-    "usable_processors",
-]
-
 _CPU = Path("/sys/devices/system/cpu/cpu0")
 _CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -14,8 +14,6 @@ from html import escape
 
 from tpugraphs.system import tables
 
-__all__ = ["BLUE", "ORANGE", "Line", "card", "chart", "folded", "items", "table"]
-
 BLUE, ORANGE = "#2f7fd0", "#cc6b1a"
 _GREY = "rgba(128,128,128,.45)"
 _LEFT = "text-align:left;padding:2px 14px 2px 0;vertical-align:top;background:none;border:none"

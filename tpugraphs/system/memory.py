@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tpugraphs.system.machine import read_text
 
-__all__ = ["forget_peak", "peak"]
-
 _PROCESS = Path("/proc/self")
 _FORGET_PEAK = "5"  # see proc(5), clear_refs
 

@@ -15,8 +15,6 @@ from typing import Any, Self, TextIO, TypeVar
 from tpugraphs.errors import printable
 from tpugraphs.system.logs import log
 
-__all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
-
 Item = TypeVar("Item")
 
 _DELAY = 1.0  # seconds before a bar appears: short work shows none

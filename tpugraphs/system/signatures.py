@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-__all__ = ["checked_names", "shows"]
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 

@@ -24,8 +24,6 @@ from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.system.files import atomic_write, file_name, no_memory
 from tpugraphs.system.texts import parsed
 
-__all__ = ["read", "write"]
-
 FORMAT_VERSION = 1
 _KEY = "tpugraphs"
 _DIGESTS = "_digests"  # entry of the JSON

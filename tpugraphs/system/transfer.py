@@ -28,8 +28,6 @@ from tpugraphs.system.words import counted
 if TYPE_CHECKING:  # slow to import: only downloads pay for it
     import http.client
 
-__all__ = ["Remote", "Retries", "check_url", "fetch", "on_disk", "probe"]
-
 PIECE = 1 << 20  # bytes read at a time
 MAX_PAUSE = 60.0  # seconds between attempts
 RETRY_CODES = (408, 425, 429, 500, 502, 503, 504)  # answers that another attempt may change

@@ -19,8 +19,6 @@ from tpugraphs.kernels.faces import GRAPH_ARRAYS
 from tpugraphs.kernels.signatures import made
 from tpugraphs.system.words import counted
 
-__all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
-
 OPS = tuple(name for name in kernels.__all__ if f"{name}_backward" in kernels.__all__)
 """Names of the ops of `tpugraphs.kernels` that have gradients."""
 LOSSES = ("weighted_sum", *(loss["name"] for loss in _core.losses()))

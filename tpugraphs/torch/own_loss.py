@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from tpugraphs.errors import ConfigError
 from tpugraphs.recipes.functions import plain_name
 
-__all__ = ["as_loss"]
-
 Loss = Callable[[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]], tuple[float, NDArray[Any]]]
 
 

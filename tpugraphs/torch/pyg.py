@@ -15,8 +15,6 @@ from tpugraphs.data.schema import read_schema, write_schema
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
 
-__all__ = ["from_pyg", "to_pyg"]
-
 _KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
 # Arguments of graphs -> names of their arrays in a Data, where they differ. Arrays with "index" in their name
 # hold node numbers, which a Batch of several graphs offsets.
