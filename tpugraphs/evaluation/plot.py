@@ -73,14 +73,20 @@ def learning_curve(ax: Axes, history: Curves) -> None:
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
         right.plot(at, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
-        right.plot(
-            at[best], tau[best], "o", markersize=10, markerfacecolor="none", markeredgecolor=_TAU,
-            markeredgewidth=1.4, clip_on=False,
-        )  # fmt: skip
-        right.annotate(
-            f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), textcoords="offset points",
-            ha="right", color=_TAU, fontweight="bold",
-        )  # fmt: skip
+        ring: dict[str, Any] = {
+            "markersize": 10,
+            "markerfacecolor": "none",
+            "markeredgecolor": _TAU,
+            "markeredgewidth": 1.4,
+        }
+        right.plot(at[best], tau[best], "o", clip_on=False, **ring)
+        beside: dict[str, Any] = {
+            "textcoords": "offset points",
+            "ha": "right",
+            "color": _TAU,
+            "fontweight": "bold",
+        }
+        right.annotate(f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), **beside)
         right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
         right.tick_params(axis="y", colors=_TAU, length=0, pad=8)
         right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
@@ -104,23 +110,20 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
     measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
-        ax.plot(
-            measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0, clip_on=False
-        )
+        dots: dict[str, Any] = {"color": _TAU, "markersize": 4, "alpha": 0.6, "markeredgewidth": 0}
+        ax.plot(measured, predicted, "o", clip_on=False, **dots)
     else:
-        bins = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
-        ax.hexbin(
-            measured, predicted, gridsize=bins, extent=(0, 100, 0, 100), bins="log", mincnt=1, cmap="Blues",
-            linewidths=0.1,
-        )  # fmt: skip
+        size = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
+        cells: dict[str, Any] = {"gridsize": size, "bins": "log", "mincnt": 1, "linewidths": 0.1}
+        ax.hexbin(measured, predicted, extent=(0, 100, 0, 100), cmap="Blues", **cells)
     ax.plot([0, 100], [0, 100], **_DASHED)
     ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks([0, 50, 100], ["fastest", "half", "slowest"])
-    for label, along in zip(ax.get_xticklabels(), ("left", "center", "right"), strict=True):
-        label.set(horizontalalignment=along)
-    for label, along in zip(ax.get_yticklabels(), ("bottom", "center", "top"), strict=True):
-        label.set(rotation=90, verticalalignment=along)
+    inward = ("left", "bottom"), ("center", "center"), ("right", "top")
+    for x, y, (across, up) in zip(ax.get_xticklabels(), ax.get_yticklabels(), inward, strict=True):
+        x.set(horizontalalignment=across)
+        y.set(rotation=90, verticalalignment=up)
     ax.grid(False)
 
 
@@ -155,14 +158,14 @@ def kept(ax: Axes, rows: list[Row]) -> None:
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=9, ncols=columns)
 
 
-def _figure(width: float, height: float = 4.2) -> Figure:
-    """Make an empty figure of a size in inches, without Matplotlib's global state."""
+def _figure(width: float, height: float = 4.2, panels: int = 1) -> tuple[Figure, Any]:
+    """Make a figure of a size in inches with empty axes, without Matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    return figure
+    return figure, figure.subplots(1, panels)
 
 
 def history(history: Curves) -> Figure:
@@ -178,8 +181,8 @@ def history(history: Curves) -> Figure:
     matplotlib.figure.Figure
         With one panel.
     """
-    figure = _figure(6.4)
-    learning_curve(figure.subplots(), history)
+    figure, ax = _figure(6.4)
+    learning_curve(ax, history)
     return figure
 
 
@@ -212,12 +215,13 @@ def report(report: Report, *, history: Curves | None = None, graph: str | None =
     panels = 2 + (history is not None)
     longest = max(len(name) for name in ("perfect", *(row.scorer for row in rows)))
     legend = (0.6 + 0.075 * min(longest, _LEGEND)) * math.ceil((len(rows) + 1) / _LEGEND_ROWS)
-    figure = _figure(4.2 * panels + legend)  # outside of the panels, which keep their size
-    axes = iter(np.ravel(figure.subplots(1, panels)))
+    figure, axes = _figure(
+        4.2 * panels + legend, panels=panels
+    )  # outside of the panels, which keep their size
     if history is not None:
-        learning_curve(next(axes), history)
-    ranks(next(axes), rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
-    kept(next(axes), rows)
+        learning_curve(axes[0], history)
+    ranks(axes[-2], rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
+    kept(axes[-1], rows)
     room = int(9 * figure.get_figwidth()) - 26
     title = f"{counted(first.configs, 'configuration')} of {_short(first.graph, room)}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
@@ -250,45 +254,30 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
         A graph of the report is not in `chosen`, or was not judged by all of its scorers.
     """
     names = list(dict.fromkeys(row.graph for row in report.rows))
-    missing = [name for name in names if name not in chosen]
-    if missing:
+    if missing := [name for name in names if name not in chosen]:
         raise ConfigError(f"chosen: expected a runtime for each graph of the report, none for {missing[0]!r}")
     before = {row.graph: chosen[row.graph] / float(row.runtimes.min()) for row in report.rows}
     names.sort(key=before.__getitem__)
     scorers = list(dict.fromkeys(row.scorer for row in report.rows))
-    figure = _figure(8.6, 1.2 + 0.24 * len(names) + 0.2 * (1 + len(scorers)))
-    ax = figure.subplots()
+    figure, ax = _figure(8.6, 1.2 + 0.24 * len(names) + 0.2 * (1 + len(scorers)))
     _bare(ax, "", "runtime, as a multiple of the fastest measured", "")
-    places = np.arange(len(names))
+    places = _named(ax, names, 8)
     ends = [before[name] for name in names]
     for i, scorer in reversed(list(enumerate(scorers))):
-        colour, mark = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)]
-        found = {
-            row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k)
-            for row in report.rows
-            if row.scorer == scorer
-        }
+        judged = [row for row in report.rows if row.scorer == scorer]
+        found = {row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k) for row in judged}
         if unjudged := [name for name in names if name not in found]:
-            raise ConfigError(
-                f"report: expected the same graphs for each scorer, found none called {unjudged[0]!r} for "
-                f"{scorer!r}; evaluate all on the same graphs"
-            )
+            text = f"found none called {unjudged[0]!r} for {scorer!r}; evaluate all on the same graphs"
+            raise ConfigError(f"report: expected the same graphs for each scorer, {text}")
         after = [found[name] for name in names]
-        first = scorer == scorers[0]
-        if first:
-            for lines, colours in ((np.less, _GAIN), (np.greater, _WORSE)):
-                some = lines(after, ends)
-                ax.hlines(
-                    places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
-                )
+        colour, mark, size = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)], 4.5 if i else 7
         label = f"{_short(scorer, _NAME)}, best of {k}: {_above(after)}"
-        ax.plot(after, places, mark, color=colour, markersize=7 if first else 4.5, label=label, zorder=3)
-    ax.plot(
-        ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
-        label=f"{_short(by, _NAME)}: {_above(ends)}",
-    )  # fmt: skip
-    ax.set_yticks(places, [_short(name, _NAME) for name in names], fontsize=8)
-    ax.set_ylim(-0.7, len(names) - 0.3)
+        ax.plot(after, places, mark, color=colour, markersize=size, label=label, zorder=3)
+    for compares, colour in ((np.less, _GAIN), (np.greater, _WORSE)):  # of the first scorer, drawn last
+        some = compares(after, ends)
+        ax.hlines(places[some], np.array(after)[some], np.array(ends)[some], color=colour, linewidth=3)
+    ring: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": _INK, "markersize": 6, "zorder": 2}
+    ax.plot(ends, places, "o", label=f"{_short(by, _NAME)}: {_above(ends)}", **ring)
     ax.set_xscale("log")
     ax.set_xlim(left=0.97)
     ticks = [tick for tick in _TIMES if tick <= ax.get_xlim()[1]]
@@ -316,13 +305,12 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     """
     slow = metric.startswith("slowdown")
     scale = 100 if slow else 1
-    figure = _figure(7.2, 1.1 + 0.26 * len(values))
-    ax = figure.subplots()
+    figure, ax = _figure(7.2, 1.1 + 0.26 * len(values))
     first = metric.partition("@")[2]
     what = f"runtime of the {'first' if first == '1' else f'best of the first {first}'}, above the best (%)"
     _bare(ax, "", what if slow else "Kendall's tau", "")
-    places = np.arange(len(values))[::-1]
-    for place, found in zip(places, values.values(), strict=True):
+    places = _named(ax, list(values)[::-1], 9)
+    for place, found in zip(places[::-1], values.values(), strict=True):
         reached = scale * np.array(found)
         ax.plot(reached, np.full(reached.size, place), "o", color=_TAU, alpha=0.45, markersize=5)
         ax.plot(reached.mean(), place, "|", color=_INK, markersize=13, markeredgewidth=2)
@@ -333,9 +321,15 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     else:
         ax.axvline(scale * random, label="random order", **_DASHED)
         figure.legend(frameon=False, fontsize=9, loc="outside upper right")
-    ax.set_yticks(places, [_short(name, _NAME) for name in values], fontsize=9)
-    ax.set_ylim(-0.7, len(values) - 0.3)
     return figure
+
+
+def _named(ax: Axes, names: Sequence[str], size: float) -> NDArray[np.int64]:
+    """Write names at the vertical axis, from the bottom; return their places."""
+    places = np.arange(len(names))
+    ax.set_yticks(places, [_short(name, _NAME) for name in names], fontsize=size)
+    ax.set_ylim(-0.7, len(names) - 0.3)
+    return places
 
 
 def _above(times: list[float]) -> str:

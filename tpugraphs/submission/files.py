@@ -157,6 +157,10 @@ class _Row(NamedTuple):
     ranking: NDArray[np.int64]
     problem: str | None
 
+    def wrong(self) -> Problem:
+        """Return the problem with its place."""
+        return Problem(self.line, self.id or None, str(self.problem))
+
 
 def _rows(path: _PathLike) -> Iterator[_Row]:
     """Yield rows one by one; the header only if something is wrong with it."""
@@ -211,13 +215,13 @@ def _indices_problem(listed: str) -> str:
     return "an index is empty: ';' too many" if listed else "no indices"
 
 
-def _error(path: _PathLike, problem: Problem) -> DataError:
-    return DataError(str(problem), file=name_of(path), field=problem.id)
+def _error(path: _PathLike, row: _Row) -> DataError:
+    return DataError(str(row.wrong()), file=name_of(path), field=row.id or None)
 
 
 def _checked_rows(
     path: _PathLike, known: Mapping[str, int], expected: Mapping[str, int] | None = None
-) -> Iterator[tuple[_Row, Problem | None]]:
+) -> Iterator[_Row]:
     """Yield rows, each with its problem; ID -> number of configs, `known`, or `expected` at the least."""
     lines: dict[str, int] = {}
     for row in _rows(path):
@@ -234,15 +238,15 @@ def _checked_rows(
                 problem = f"{found}, expected at least the {listed:,} of the template"
         if row.id:
             lines.setdefault(row.id, row.line)
-        yield row, Problem(row.line, row.id or None, problem) if problem else None
+        yield row._replace(problem=problem)
 
 
 def _sound_rows(path: _PathLike) -> dict[str, _Row]:
     """Read the rows by ID, or raise a DataError for the first problem."""
     rows: dict[str, _Row] = {}
-    for row, problem in _checked_rows(path, {}):
-        if problem:
-            raise _error(path, problem)
+    for row in _checked_rows(path, {}):
+        if row.problem:
+            raise _error(path, row)
         rows[row.id] = row
     return rows
 
@@ -289,13 +293,12 @@ def validate(
     problems: list[Problem] = []
     seen: set[str] = set()
     rows = 0
-    for row, problem in _checked_rows(path, known, expected):
+    for row in _checked_rows(path, known, expected):
         rows += row.line > 1
         seen.add(row.id)
-        if problem:
-            problems.append(problem)
-            if len(problems) >= _MAX_PROBLEMS:
-                break
+        problems += [row.wrong()] if row.problem else []
+        if len(problems) >= _MAX_PROBLEMS:
+            break
     missing = [row_id for row_id in expected or () if row_id not in seen]
     problems += [Problem(None, row_id, "missing: the template has this ID") for row_id in missing]
     return Validation(name_of(path), rows, problems[:_MAX_PROBLEMS])
@@ -353,8 +356,7 @@ def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.i
     problem = _id_problem(row_id)
     if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
         problem = f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
-    problem = problem or _ranking_problem(row_id, array.astype(np.int64), count)
-    if problem:
+    if problem := problem or _ranking_problem(row_id, array.astype(np.int64), count):
         raise DataError(f"{row_id}: {problem}", field=row_id)
     return array.astype(np.int64)
 
@@ -390,10 +392,10 @@ def write(
 
 def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list[str]:
     """Return the lines of a submission file, checked."""
-    for field_name, given in (("rankings", rankings), ("counts", counts)):
+    for name, given in {"rankings": rankings, "counts": counts}.items():
         if not isinstance(given, Mapping):
             todo = "give one such as {graph.submission_id: ranker.rank(graph)}, for counts graph.num_configs"
-            raise DataError.of(field_name, "a mapping of IDs", type(given).__name__, todo)
+            raise DataError.of(name, "a mapping of IDs", type(given).__name__, todo)
     lines = [HEADER]
     for row_id, ranking in rankings.items():
         array = _checked(row_id, ranking, counts.get(row_id))
@@ -552,7 +554,7 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
                     measured_runtimes(graph)
                     missing.append(row_id)
                 elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
-                    raise _error(path, Problem(row.line, row_id, problem))
+                    raise _error(path, row._replace(problem=problem))
                 else:
                     values[row_id] = _value(graph, row.ranking)
                 bar.update(1)
