@@ -155,10 +155,8 @@ def check_graphs(what: str, given: object) -> None:
     many = isinstance(given, Iterable) or hasattr(given, "__getitem__")
     usable = hasattr(given, "config_runtime") or (many and not isinstance(given, (str, bytes)))
     if not usable or graph_hint(given) != _LOAD:
-        raise ConfigError(
-            f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-            f"{type(given).__name__}; {graph_hint(given)}"
-        )
+        expected = "expected a graph, a list of graphs or a split of a collection"
+        raise ConfigError(f"{what}: {expected}, got {type(given).__name__}; {graph_hint(given)}")
 
 
 def graph_hint(found: object) -> str:

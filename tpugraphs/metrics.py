@@ -58,10 +58,8 @@ def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray
     """Return both sides as arrays that the core takes; ShapeError if their lengths differ."""
     left, right = _numbers(scores, "scores"), _numbers(runtimes, "runtimes")
     if left.ndim == right.ndim == 1 and len(left) != len(right):
-        raise ShapeError(
-            f"scores and runtimes: expected one runtime per score, got {counted(len(left), 'score')} and "
-            f"{counted(len(right), 'runtime')}"
-        )
+        found = f"{counted(len(left), 'score')} and {counted(len(right), 'runtime')}"
+        raise ShapeError(f"scores and runtimes: expected one runtime per score, got {found}")
     return left, right
 
 

@@ -374,9 +374,8 @@ def _members(archive: Path, tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarI
         if not plain and not member.isdir():
             raise _refuse(archive, member, "a link, a device or a sparse file")
         if not 0 <= member.size <= total - member.offset_data:
-            raise tarfile.ReadError(
-                f"member {member.name!r} of {counted(member.size, 'byte')} in a file of {total}"
-            )
+            text = f"member {member.name!r} of {counted(member.size, 'byte')} in a file of {total}"
+            raise tarfile.ReadError(text)
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
         odd = any(c in member.name for c in "\\\0\n") or any(":" in part for part in parts[:1])
         if member.name.startswith("/") or ".." in parts or odd:

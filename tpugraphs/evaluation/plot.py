@@ -30,7 +30,8 @@ _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
 _MARKS = "osD^v"  # markers, so that scorers differ without colours, too
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
-_DASHED: dict[str, Any] = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
+_Look = dict[str, Any]
+_DASHED: _Look = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
 _LEGEND, _LEGEND_ROWS = 28, 16  # characters of a line of a legend, and its lines
@@ -73,19 +74,9 @@ def learning_curve(ax: Axes, history: Curves) -> None:
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
         right.plot(at, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
-        ring: dict[str, Any] = {
-            "markersize": 10,
-            "markerfacecolor": "none",
-            "markeredgecolor": _TAU,
-            "markeredgewidth": 1.4,
-        }
-        right.plot(at[best], tau[best], "o", clip_on=False, **ring)
-        beside: dict[str, Any] = {
-            "textcoords": "offset points",
-            "ha": "right",
-            "color": _TAU,
-            "fontweight": "bold",
-        }
+        ring: _Look = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.4}
+        right.plot(at[best], tau[best], "o", markeredgecolor=_TAU, clip_on=False, **ring)
+        beside: _Look = {"textcoords": "offset points", "ha": "right", "color": _TAU, "fontweight": "bold"}
         right.annotate(f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), **beside)
         right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
         right.tick_params(axis="y", colors=_TAU, length=0, pad=8)
@@ -110,11 +101,11 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
     measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
-        dots: dict[str, Any] = {"color": _TAU, "markersize": 4, "alpha": 0.6, "markeredgewidth": 0}
+        dots: _Look = {"color": _TAU, "markersize": 4, "alpha": 0.6, "markeredgewidth": 0}
         ax.plot(measured, predicted, "o", clip_on=False, **dots)
     else:
         size = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
-        cells: dict[str, Any] = {"gridsize": size, "bins": "log", "mincnt": 1, "linewidths": 0.1}
+        cells: _Look = {"gridsize": size, "bins": "log", "mincnt": 1, "linewidths": 0.1}
         ax.hexbin(measured, predicted, extent=(0, 100, 0, 100), cmap="Blues", **cells)
     ax.plot([0, 100], [0, 100], **_DASHED)
     ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
@@ -215,9 +206,8 @@ def report(report: Report, *, history: Curves | None = None, graph: str | None =
     panels = 2 + (history is not None)
     longest = max(len(name) for name in ("perfect", *(row.scorer for row in rows)))
     legend = (0.6 + 0.075 * min(longest, _LEGEND)) * math.ceil((len(rows) + 1) / _LEGEND_ROWS)
-    figure, axes = _figure(
-        4.2 * panels + legend, panels=panels
-    )  # outside of the panels, which keep their size
+    # The legend is outside of the panels, which keep their size.
+    figure, axes = _figure(4.2 * panels + legend, panels=panels)
     if history is not None:
         learning_curve(axes[0], history)
     ranks(axes[-2], rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
@@ -276,7 +266,7 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     for compares, colour in ((np.less, _GAIN), (np.greater, _WORSE)):  # of the first scorer, drawn last
         some = compares(after, ends)
         ax.hlines(places[some], np.array(after)[some], np.array(ends)[some], color=colour, linewidth=3)
-    ring: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": _INK, "markersize": 6, "zorder": 2}
+    ring: _Look = {"markerfacecolor": "white", "markeredgecolor": _INK, "markersize": 6, "zorder": 2}
     ax.plot(ends, places, "o", label=f"{_short(by, _NAME)}: {_above(ends)}", **ring)
     ax.set_xscale("log")
     ax.set_xlim(left=0.97)
@@ -378,15 +368,14 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(name: str) -> str:
-    """Escape a name for Matplotlib, which would read text between two dollars as a formula."""
-    return printable(name, "").replace("$", r"\$")
-
-
 def _short(name: str, most: int) -> str:
-    """Shorten a long name to its beginning and end, in which names of graphs differ."""
+    """Shorten a long name to its beginning and end, in which names of graphs differ.
+
+    Dollars are escaped, since Matplotlib would read text between two of them as a formula.
+    """
     end = most // 2
-    return _plain(name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}")
+    shown = name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}"
+    return printable(shown, "").replace("$", r"\$")
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

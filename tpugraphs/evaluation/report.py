@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -105,11 +105,9 @@ class Row:
             expected = f"expected shape {y.shape}, one per configuration, got {s.shape}"
             raise ShapeError(f"scores of {graph} by {scorer!r}: {expected}")
         if s.dtype.kind == "f" and np.isnan(s).any():
-            text = (
-                f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; a diverged ranker cannot be judged"
-            )
-            fields = {"field": "scores", "found": "NaN", "expected": "numbers"}
-            raise DataError(f"{text}, train it with a smaller learning rate", file=graph, **fields)
+            todo = "a diverged ranker cannot be judged, train it with a smaller learning rate"
+            text = f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; {todo}"
+            raise DataError(text, file=graph, field="scores", found="NaN", expected="numbers")
         names = names or (TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS)
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
@@ -323,9 +321,7 @@ class Report:
         gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
         return names if max(gaps, default=0) > SHOWN_DIFFERENCE else names - {"tau_order"}
 
-    def _sections(
-        self, per_graph: bool, only: Sequence[str] | None
-    ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    def _sections(self, per_graph: bool, only: Sequence[str] | None) -> Iterator[tables.Section]:
         """Yield title, heads and cells of every table; values that are equal in all lines go to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
@@ -335,7 +331,11 @@ class Report:
                 continue
             several = len(rows) > len(groups)
             if per_graph and several:
-                yield tables.section("", [_row_line(row, shown) for row in rows])
+                lines = [
+                    _named(row, _ROW) | {"configs": f"{row.configs:,}"} | _cells(row, shown, row.trivial)
+                    for row in rows
+                ]
+                yield tables.section("", lines)
             yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
 
     def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
@@ -346,14 +346,10 @@ class Report:
         else:
             key = (group.collection, group.scorer)
             line["graph"] = next(row.graph for row in self.rows if (row.collection, row.scorer) == key)
-        line["configs"] = f"{group.configs:,}"
-        for name in shown:
-            if name in group.values:
-                line[_head(name)] = _number(name, group.values[name])
-            if name == shown[0] and name in group.intervals:
-                ends = (_number(name, end) for end in group.intervals[name])
-                line[f"{self.level:.0%} interval"] = " … ".join(ends)
-        return line
+        line |= {"configs": f"{group.configs:,}", **_cells(group, shown[:1])}
+        if interval := group.intervals.get(shown[0]):
+            line[f"{self.level:.0%} interval"] = " … ".join(_number(shown[0], end) for end in interval)
+        return line | _cells(group, shown[1:])
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Return what the columns mean, one sentence each."""
@@ -532,13 +528,10 @@ def _filled(**entries: Any) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if value}
 
 
-def _row_line(row: Row, shown: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a row; a star marks what is perfect in any order."""
-    line = {**_named(row, _ROW), "configs": f"{row.configs:,}"}
-    for name in shown:
-        if name in row.values:
-            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
-    return line
+def _cells(one: Row | Group, shown: Sequence[str], marked: Collection[str] = ()) -> dict[str, str]:
+    """Return metrics by the heads of their columns; a star marks what is perfect in any order."""
+    there = [name for name in shown if name in one.values]
+    return {_head(name): _number(name, one.values[name]) + "*" * (name in marked) for name in there}
 
 
 def _head(metric: str) -> str:

@@ -25,7 +25,7 @@ from tpugraphs.names import FOLDERS
 from tpugraphs.system import tables
 from tpugraphs.system.files import atomic_write, name_of, opened
 from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, few
 
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
@@ -494,9 +494,7 @@ class Score:
             elif competes and name in COLLECTIONS:
                 lines.append(f"  {name:<20} no graphs given: counts as 0")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
-            if ids:
-                more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-                lines.append(f"  {what}: {', '.join(ids[:5])}{more}")
+            lines += [f"  {what}: {few(ids)}"] if ids else []
         return "\n".join(lines)
 
 

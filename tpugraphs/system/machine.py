@@ -56,10 +56,8 @@ def cache_mb() -> float | None:
     """Return the size of the last-level cache in MB (1e6 bytes)."""
     sizes = {}
     for folder in (_CPU / "cache").glob("index*"):
-        level, size = (
-            read_text(folder / "level"),
-            re.fullmatch(r"(\d+)([KMG]?)", read_text(folder / "size") or ""),
-        )
+        level, text = read_text(folder / "level"), read_text(folder / "size") or ""
+        size = re.fullmatch(r"(\d+)([KMG]?)", text)
         if level and size and int(size[1]):
             sizes[level] = int(size[1]) * _UNITS[size[2]] / 1e6
     return sizes[max(sizes)] if sizes else None

@@ -87,10 +87,8 @@ def check_url(url: str) -> str:
     except ValueError:  # of brackets, port or host
         known = False
     if not known or re.search(r"[^!-~]|[?#]", url):
-        raise ConfigError(
-            f"--url {url!r}: expected an address such as https://host/folder, of ASCII characters without "
-            "spaces, user, ? or #"
-        )
+        wanted = "an address such as https://host/folder, of ASCII characters without spaces, user, ? or #"
+        raise ConfigError(f"--url {url!r}: expected {wanted}")
     return url.rstrip("/")
 
 
