@@ -177,7 +177,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         if isinstance(text, str):  # from earlier versions
             text = torch.tensor(list(text.encode()), dtype=torch.uint8)
         if not isinstance(text, torch.Tensor):
-            raise DataError.of("schema", "what to_pyg wrote", f"{type(text).__name__}", "leave it out")
+            raise DataError.of("schema", "what to_pyg wrote", type(text).__name__, "leave it out")
         given["schema"], given["about"] = read_schema(np.asarray(_array("schema", text)))
     given |= {name: _array(name, value) for name, value in fields.items()}
     if "edge_index" in fields:
