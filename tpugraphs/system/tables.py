@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -89,7 +88,7 @@ def frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Any:
         pandas is not installed.
     """
     try:
-        pandas = importlib.import_module("pandas")
+        import pandas
     except ImportError:
         text = "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'"
         raise ConfigError(text) from None
