@@ -185,7 +185,8 @@ def graph_hint(found: object) -> str:
 
 
 # By the numbers of tg_status in csrc/base/status.h.
-_KINDS = {1: DataError, 2: ConfigError, 3: RecipeError, 4: ShapeError, 5: CheckpointError, 9: NotFiniteError}
+_KINDS: dict[int, type[Error]] = {1: DataError, 2: ConfigError, 3: RecipeError, 4: ShapeError}
+_KINDS |= {5: CheckpointError, 9: NotFiniteError}
 _IO = 6
 
 

@@ -112,9 +112,9 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks([0, 50, 100], ["fastest", "half", "slowest"])
     inward = ("left", "bottom"), ("center", "center"), ("right", "top")
-    for x, y, (across, up) in zip(ax.get_xticklabels(), ax.get_yticklabels(), inward, strict=True):
-        x.set(horizontalalignment=across)
-        y.set(rotation=90, verticalalignment=up)
+    for below, beside, (across, up) in zip(ax.get_xticklabels(), ax.get_yticklabels(), inward, strict=True):
+        below.set(horizontalalignment=across)
+        beside.set(rotation=90, verticalalignment=up)
     ax.grid(False)
 
 
