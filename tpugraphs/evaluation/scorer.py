@@ -48,7 +48,13 @@ class Scorer(Protocol):
     def node_padding(self) -> int | None: ...
     def fit(self, train: Graphs, valid: Valid = None) -> object: ...
     def predict(
-        self, graph: Graph, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+        self,
+        graph: Graph,
+        configs: Rows | None = None,
+        *,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
     ) -> Scores: ...
     def rank(self, graph: Graph, configs: Rows | None = None, *, together: int = 0) -> NDArray[np.int64]: ...
     def choose(
