@@ -223,11 +223,8 @@ def _throughputs(path: Path) -> _Rows:
 
 def _write(path: Path, rows: _Rows) -> None:
     """Write rows as CSV, compressed if the name says so; the same rows give the same bytes."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    content = text.getvalue().encode()
     with atomic_write(path) as file:
-        packed = path.suffix == ".gz"
-        binary = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file
-        text = io.TextIOWrapper(binary, "utf-8", newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        text.detach()  # flushes, and leaves closing to others
-        if packed:
-            binary.close()
+        file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

@@ -130,12 +130,10 @@ def commands(
         found[""].append(f"kaggle competitions download -c {KAGGLE}")
         found[""].append(f"unzip -n {KAGGLE}.zip sample_submission.csv")
     for archive in archives(what, url):
-        lines = found.setdefault(archive.collection, [])
-        if official:
-            lines.append(f"curl -fL --retry 8 -C - -O {shlex.quote(archive.url)}")
-            lines.append(f"tar -xf {archive.name} && rm {archive.name}")
-        else:
-            lines.append(f"unzip -n {KAGGLE}.zip {shlex.quote(f'npz_all/npz/{archive.place}/*')}")
+        fetched = f"curl -fL --retry 8 -C - -O {shlex.quote(archive.url)}"
+        unpacked = f"tar -xf {archive.name} && rm {archive.name}"
+        part = f"unzip -n {KAGGLE}.zip {shlex.quote(f'npz_all/npz/{archive.place}/*')}"
+        found.setdefault(archive.collection, []).extend([fetched, unpacked] if official else [part])
     return found
 
 

@@ -161,11 +161,9 @@ class Coverage:
     def notes(self) -> list[str]:
         """Return what was judged, one sentence each."""
         notes = ["Judged as published: 1,000 fixed configs per layout graph, all configs of tile graphs."]
-        if self.not_listed:
-            notes.append(f"Left out, as not in the published lists: {', '.join(self.not_listed)}.")
-        if self.not_given:
-            notes.append(f"In the published lists, but not given: {', '.join(self.not_given)}.")
-        return notes
+        left_out = ("Left out, as not in the published lists", self.not_listed)
+        missing = ("In the published lists, but not given", self.not_given)
+        return notes + [f"{what}: {', '.join(graphs)}." for what, graphs in (left_out, missing) if graphs]
 
     def to_dict(self) -> dict[str, list[str]]:
         """Return plain values, for JSON."""

@@ -28,7 +28,6 @@ Array = NDArray[Any]
 Slot = tuple[str, int | None]  # an argument, and the place in it if it is a sequence
 Pair = tuple[Callable[..., Array], Callable[..., Mapping[str, Any]]]  # an op and its gradients, of arrays
 SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
-NO_DTYPES: Mapping[str, tuple[Any, ...]] = {}
 # Dtypes allowed for arguments of losses, if not SINGLE; others are converted to the first.
 _OF_LOSSES = {"runtimes": SINGLE + DOUBLE, "values": DOUBLE}
 
@@ -128,9 +127,7 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[
     return plain, slots, tensors
 
 
-def _arrays(
-    slots: Iterable[Slot], tensors: Iterable[Any], dtypes: Mapping[str, tuple[Any, ...]] = NO_DTYPES
-) -> dict[str, Any]:
+def _arrays(slots: Iterable[Slot], tensors: Iterable[Any], **dtypes: tuple[Any, ...]) -> dict[str, Any]:
     """Return the arrays of tensors by argument, with sequences put together again."""
     given: dict[str, Any] = {}
     for (name, place), tensor in zip(slots, tensors, strict=True):
@@ -218,7 +215,7 @@ class _Loss(_Function):
 
     @staticmethod
     def forward(name: str, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> tuple[Any, Any]:
-        arrays = _arrays(slots, tensors, _OF_LOSSES)
+        arrays = _arrays(slots, tensors, **_OF_LOSSES)
         value, gradient = getattr(kernels, name)(**arrays, **plain)
         return torch.tensor(value, dtype=tensors[0].dtype), torch.from_numpy(gradient)
 
