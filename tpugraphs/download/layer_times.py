@@ -21,7 +21,7 @@ from typing import Any
 from tpugraphs.data.origins import GITHUB, PublicFile
 from tpugraphs.download.sources import store_below
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import absolute, atomic_write, digest_of
+from tpugraphs.system.files import absolute, digest_of, write_whole
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Retries, check_url, fetch
 
@@ -226,5 +226,4 @@ def _write(path: Path, rows: _Rows) -> None:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
     content = text.getvalue().encode()
-    with atomic_write(path) as file:
-        file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

@@ -23,7 +23,7 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
-from tpugraphs.system.files import absolute, atomic_write, digest_of, locked
+from tpugraphs.system.files import absolute, atomic_write, digest_of, locked, write_whole
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.transfer import Remote, Retries, check_url, fetch, on_disk, probe
@@ -256,8 +256,7 @@ class _Download:
             target.unlink(missing_ok=True)  # the next attempt downloads it again
             raise
         os.sync()  # once for all files; they are unpacked again if this was cut short
-        with atomic_write(self.record) as file:
-            file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
+        write_whole(self.record, json.dumps({"url": archive.url, **seen, "files": files}))
         if not keep:
             target.unlink()
         graphs, seconds = counted(len(files), "graph"), time.monotonic() - start

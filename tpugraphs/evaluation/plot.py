@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError, printable
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.files import write_whole
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
@@ -356,9 +356,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> Non
     dpi : int
         Pixels per inch.
     """
-    content = _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi)
-    with atomic_write(path) as file:
-        file.write(content)
+    write_whole(path, _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi))
 
 
 def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:

@@ -20,7 +20,7 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_share
-from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
+from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, write_whole
 from tpugraphs.system.words import counted, few, json_text
 
 if TYPE_CHECKING:
@@ -489,8 +489,7 @@ class Report:
             ".html": self._repr_html_,
         }
         if target.suffix in writers:
-            with atomic_write(target) as file:
-                file.write(writers[target.suffix]().encode())
+            write_whole(target, writers[target.suffix]())
         elif target.suffix in PICTURE_SUFFIXES:
             plot.save(self.plot(), target)
         else:

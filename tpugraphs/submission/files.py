@@ -23,8 +23,8 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
 from tpugraphs.system import tables
-from tpugraphs.system.files import atomic_write, name_of, opened
-from tpugraphs.system.progress import Progress
+from tpugraphs.system.files import name_of, opened, write_whole
+from tpugraphs.system.progress import tracked
 from tpugraphs.system.words import counted, few
 
 HEADER = "ID,TopConfigs"
@@ -382,12 +382,7 @@ def write(
     OSError
         The file cannot be written.
     """
-    content = ("\n".join(_lines(rankings, {} if counts is None else counts)) + "\n").encode()
-    if isinstance(path, (str, bytes, os.PathLike)) or not hasattr(path, "write"):
-        with atomic_write(cast(str, path)) as file:
-            file.write(content)
-    else:
-        path.write(content)
+    write_whole(path, "\n".join(_lines(rankings, {} if counts is None else counts)) + "\n")
 
 
 def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list[str]:
@@ -540,22 +535,20 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
     values: dict[str, float] = {}
     given: tuple[Any, ...] = graphs
     count = sum(len(part) if hasattr(part, "__len__") else 1 for part in given)
-    with Progress(count, "score", "graph", verbose) as bar:
-        for part in given:
-            for graph in [part] if hasattr(part, "submission_id") else part:
-                row_id = graph.submission_id
-                if row_id in values:
-                    raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
-                row = rows.pop(row_id, None)
-                values[row_id] = 0.0
-                if row is None:
-                    measured_runtimes(graph)
-                    missing.append(row_id)
-                elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
-                    raise _error(path, row._replace(problem=problem))
-                else:
-                    values[row_id] = _value(graph, row.ranking)
-                bar.update(1)
+    each = (graph for part in given for graph in ([part] if hasattr(part, "submission_id") else part))
+    for graph in tracked(each, "score", "graph", verbose, count):
+        row_id = graph.submission_id
+        if row_id in values:
+            raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
+        row = rows.pop(row_id, None)
+        values[row_id] = 0.0
+        if row is None:
+            measured_runtimes(graph)
+            missing.append(row_id)
+        elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
+            raise _error(path, row._replace(problem=problem))
+        else:
+            values[row_id] = _value(graph, row.ranking)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
     groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in FOLDERS}

@@ -124,6 +124,16 @@ def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator
             os.close(directory)
 
 
+def write_whole(target: Any, content: bytes | str) -> None:
+    """Write a file as `atomic_write` does, or into one that is open already, such as a pipe."""
+    data = content.encode() if isinstance(content, str) else content
+    if hasattr(target, "write") and not isinstance(target, os.PathLike):
+        target.write(data)
+        return
+    with atomic_write(target) as file:
+        file.write(data)
+
+
 @contextmanager
 def locked(path: str, who: str = "another fit") -> Iterator[None]:
     """Lock an existing folder, or a file, against all others that call this.

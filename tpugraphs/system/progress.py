@@ -146,9 +146,11 @@ class Progress:
             self._bar.update(done - self._bar.n)
 
 
-def tracked(items: Iterable[Item], what: str, unit: str, verbose: bool | None) -> Iterator[Item]:
-    """Yield items under a bar that counts them; arguments: see `Progress`."""
-    total = len(items) if isinstance(items, Sized) else None
+def tracked(
+    items: Iterable[Item], what: str, unit: str, verbose: bool | None, total: int | None = None
+) -> Iterator[Item]:
+    """Yield items under a bar that counts them; `total` if they have no length. See `Progress`."""
+    total = len(items) if isinstance(items, Sized) else total
     with Progress(total, what, unit, verbose) as bar:
         for item in items:
             yield item

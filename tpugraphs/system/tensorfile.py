@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, DataError
-from tpugraphs.system.files import atomic_write, file_name, no_memory
+from tpugraphs.system.files import file_name, no_memory, write_whole
 from tpugraphs.system.texts import parsed
 
 _Path = str | os.PathLike[str]
@@ -49,9 +49,7 @@ def write(path: _Path, kind: str, metadata: Mapping[str, Any], tensors: Mapping[
 
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     whole = with_digests({"kind": kind, "version": FORMAT_VERSION, **metadata}, arrays)
-    data = save(arrays, {_KEY: json.dumps(whole, allow_nan=False)})
-    with atomic_write(path) as file:
-        file.write(data)
+    write_whole(path, save(arrays, {_KEY: json.dumps(whole, allow_nan=False)}))
 
 
 def with_digests(metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

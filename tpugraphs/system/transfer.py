@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.files import write_whole
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
 
@@ -246,8 +246,7 @@ def _attempt(url: str, part: Path, state: Path, timeout: float, progress: Progre
                 notice("the file on the server has changed, or the server cannot resume: begun again")
             offset, length = 0, remote.length
             part.write_bytes(b"")  # emptied before the new state is written, so that they never mismatch
-            with atomic_write(state) as file:
-                file.write(json.dumps(remote._asdict()).encode())
+            write_whole(state, json.dumps(remote._asdict()))
         _copy(answer, part, offset, length, progress)
 
 
