@@ -449,7 +449,7 @@ def test_one_download_at_a_time(publish, tmp_path):
 @pytest.mark.parametrize(
     "argv, code, tells",
     [
-        (["tile"], 2, "no collection 'tile'"),
+        (["tile"], 2, "collection: expected one of tile:xla, layout:xla:random"),
         (["tile:xla/all"], 2, "no split 'all'"),
         (["--url", "ftp://x"], 2, "expected an address"),
         (["--source", "kaggle", "--run"], 2, "Kaggle needs your account"),

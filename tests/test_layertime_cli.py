@@ -530,7 +530,7 @@ def test_where_public_tables_come_from(capsys):
     assert "pickles alone" in out and "time_median_ms" in out and not Path("x").exists()
     for argv, tells in (
         (["layer-times"], "give the folder"),
-        (["layer-times", "x", "none", "--run"], "no table 'none'; tables are neusight_linear"),
+        (["layer-times", "x", "none", "--run"], "table: expected one of neusight_linear"),
         (["layer-times", "x", "ml-performance-prediction", "--run"], "can run any program"),
         (["layer-times", "x", "--run", "--url", "ftp://x"], "expected an address"),
     ):

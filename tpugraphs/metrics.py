@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, names
-from tpugraphs.errors import ConfigError, ShapeError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.errors import ShapeError
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 
 __all__ = [
@@ -279,9 +279,8 @@ def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> 
     ConfigError
         A name that is not a collection.
     """
-    unknown = [name for name in per_collection if name not in COLLECTIONS]
-    if unknown:
-        raise ConfigError(f"unknown collection {unknown[0]!r}; expected some of {', '.join(COLLECTIONS)}")
+    for name in per_collection:
+        check_choice("collection", name, COLLECTIONS)
     total = 0.0
     for value in per_collection.values():
         listed = value if isinstance(value, (int, float, np.floating)) else list(value)

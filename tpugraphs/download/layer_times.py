@@ -21,6 +21,7 @@ from typing import Any
 from tpugraphs.data.origins import GITHUB, PublicFile
 from tpugraphs.download.sources import store_below
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute, digest_of, write_whole
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Retries, check_url, fetch
@@ -106,8 +107,7 @@ def tables(what: Iterable[str] = ()) -> list[PublicTable]:
     for name in chosen:
         if name == _PICKLED_NAME:
             raise ConfigError(PICKLED)
-        if name not in known:
-            raise ConfigError(f"no table {name!r}; tables are {', '.join(known)}")
+        check_choice("table", name, known)
     return [known[name] for name in chosen]
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
+from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute, atomic_write, digest_of, locked, write_whole
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.texts import parsed, read_whole
@@ -85,8 +86,7 @@ def archives(what: Iterable[str] = (), url: str = OFFICIAL) -> list[Archive]:
     base, found = check_url(url), {}
     for word in [what] if isinstance(what, str) else (list(what) or COLLECTIONS):
         collection, _, split = word.partition("/")
-        if collection not in COLLECTIONS:
-            raise ConfigError(f"no collection {collection!r}; collections are {', '.join(COLLECTIONS)}")
+        check_choice("collection", collection, COLLECTIONS)
         if split not in ("", *SPLITS):
             raise ConfigError(f"{word}: no split {split!r}; splits are {', '.join(SPLITS)}")
         for part in [split] if split else SPLITS:
@@ -122,8 +122,7 @@ def commands(
     ConfigError
         Another source, no such collection or split, or not the address of a folder.
     """
-    if source not in ("official", "kaggle"):
-        raise ConfigError(f"source: expected 'official' or 'kaggle', got {source!r}")
+    check_choice("source", source, ("official", "kaggle"))
     folder, official = shlex.quote(absolute(root)), source == "official"
     found: dict[str, list[str]] = {"": [f"mkdir -p {folder} && cd {folder}"]}
     if not official:
