@@ -351,16 +351,6 @@ def to_frame(rankings: Mapping[str, ArrayLike]) -> Any:
     return tables.frame(rows[1:], rows[0])
 
 
-def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
-    array = np.asarray(ranking)
-    problem = _id_problem(row_id)
-    if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
-        problem = f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
-    if problem := problem or _ranking_problem(row_id, array.astype(np.int64), count):
-        raise DataError(f"{row_id}: {problem}", field=row_id)
-    return array.astype(np.int64)
-
-
 def write(
     path: _PathLike, rankings: Mapping[str, ArrayLike], counts: Mapping[str, int] | None = None
 ) -> None:
@@ -393,10 +383,15 @@ def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list
             raise DataError.of(name, "a mapping of IDs", type(given).__name__, todo)
     lines = [HEADER]
     for row_id, ranking in rankings.items():
-        array = _checked(row_id, ranking, counts.get(row_id))
-        if _is_tile(row_id):
-            array = array[:TILE_PLACES]
-        lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
+        array, problem = np.asarray(ranking), _id_problem(row_id)
+        if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            problem = (
+                f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
+            )
+        if problem := problem or _ranking_problem(row_id, array.astype(np.int64), counts.get(row_id)):
+            raise DataError(f"{row_id}: {problem}", field=row_id)
+        places = array[:TILE_PLACES] if _is_tile(row_id) else array
+        lines.append(f"{row_id},{';'.join(map(str, places.tolist()))}")
     return lines
 
 
