@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Self, TextIO, TypeVar
@@ -62,10 +62,8 @@ class _Lock:
         return True
 
     def release(self, *_: object) -> None:
-        try:
+        with suppress(RuntimeError):  # it was replaced, or never taken
             self._lock.release()
-        except RuntimeError:  # it was replaced, or never taken
-            pass
 
     __enter__, __exit__ = acquire, release
 
