@@ -275,8 +275,7 @@ def concerned(name: str) -> list[str]:
     pattern = next(pattern for pattern in TESTS if fnmatch.fnmatch(name, pattern))
     found += [f"test_{word}.py" for word in TESTS[pattern].split()]
     if name.endswith(".py"):
-        public = re.search(r"^__all__ = \[(.*?)\]", (ROOT / name).read_text(), re.S | re.M)
-        words = re.findall(r"\"(\w{4,})\"", public[1]) if public else []
+        words = re.findall(r"^(?:def|class) (?!_)(\w{4,})", (ROOT / name).read_text(), re.M)
         asked = re.compile(rf"\b(?:{'|'.join(words)})\b") if words else None
         counts = {test: len(asked.findall(path.read_text())) for test, path in tests.items()} if asked else {}
         most = sorted(counts, key=lambda test: -counts[test])

@@ -22,8 +22,7 @@ from webserver import Server
 import tpugraphs as tg
 from tpugraphs import cli, data
 from tpugraphs.download import sources as download
-from tpugraphs.download import unpack as unpacking
-from tpugraphs.download.unpack import unpack
+from tpugraphs.download.sources import unpack
 from tpugraphs.system import transfer
 from tpugraphs.system.files import locked
 from tpugraphs.system.progress import Progress
@@ -257,7 +256,7 @@ def test_a_full_disk_names_the_file(into, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(unpacking.shutil, "copyfileobj", full)
+    monkeypatch.setattr(download.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left") as caught:
         into(tar_of([(f"npz/{PLACE}/a.npz", b"x")]))
     assert caught.value.filename.endswith("a.npz")
@@ -350,9 +349,10 @@ def test_the_whole_way(publish, tmp_path, capsys):
 def test_damaged_records_count_as_none(publish, tmp_path, name):
     archive = download.archives(["tile:xla/valid"], publish.base)[0]
     download.run(["tile:xla/valid"], tmp_path, publish.base, verbose=False)
-    assert download._done(tmp_path, archive) is not None
+    one = download._Download(archive, tmp_path, False)
+    assert one.done() is not None
     (tmp_path / ".download" / f"{archive.name}.done").write_bytes(BROKEN[name])
-    assert download._done(tmp_path, archive) is None
+    assert one.done() is None
 
 
 @pytest.mark.parametrize("entry", ["NaN", "1e999", "-1e999", "null", "[]", '"x"', "9" * 5000])
@@ -449,7 +449,7 @@ def test_one_download_at_a_time(publish, tmp_path):
 @pytest.mark.parametrize(
     "argv, code, tells",
     [
-        (["tile"], 2, "no collection 'tile'"),
+        (["tile"], 2, "collection: expected one of tile:xla, layout:xla:random"),
         (["tile:xla/all"], 2, "no split 'all'"),
         (["--url", "ftp://x"], 2, "expected an address"),
         (["--source", "kaggle", "--run"], 2, "Kaggle needs your account"),
@@ -470,7 +470,8 @@ def test_progress_in_a_terminal(publish, tmp_path, capsys):
         bar._bar.delay = 0.0  # shown at once, not only when it takes long
         bar.move(500, 1000)
         bar._bar.refresh()
-        download._notice(download.archives(["tile:xla/test"])[0], None)("told meanwhile")
+        archive = download.archives(["tile:xla/test"])[0]
+        download._Download(archive, tmp_path, None).note("told meanwhile")
     told = capsys.readouterr()
     assert "a.tar: download:  50%" in told.err and "\rnpz_tile_xla_test.tar: told meanwhile\n" in told.err
     assert told.out == ""

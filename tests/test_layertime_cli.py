@@ -456,12 +456,8 @@ def publish(monkeypatch):
     )
     jobs = {"k80": {"('LM (batch size 5)', 1)": {"null": 4.5, "('LM (batch size 5)', 1)": [2, 2]}}}
     third = public("simulation_throughputs.json", json.dumps(jobs).encode())
-    made["neusight_softmax"] = layer_times.PublicTable(
-        "neusight_softmax", "neusight_softmax.csv.gz", ("B", "H"), (first, second), "MIT"
-    )
-    made["gavel_throughput"] = layer_times.PublicTable(
-        "gavel_throughput", "gavel_throughput.csv", (), (third,), "MIT"
-    )
+    made["neusight_softmax"] = layer_times.PublicTable("neusight_softmax", ("B", "H"), (first, second), "MIT")
+    made["gavel_throughput"] = layer_times.PublicTable("gavel_throughput", (), (third,), "MIT")
     monkeypatch.setattr(layer_times, "tables", lambda what=(): [made[name] for name in what or made])
     server.made = made
     yield server
@@ -534,7 +530,7 @@ def test_where_public_tables_come_from(capsys):
     assert "pickles alone" in out and "time_median_ms" in out and not Path("x").exists()
     for argv, tells in (
         (["layer-times"], "give the folder"),
-        (["layer-times", "x", "none", "--run"], "no table 'none'; tables are neusight_linear"),
+        (["layer-times", "x", "none", "--run"], "table: expected one of neusight_linear"),
         (["layer-times", "x", "ml-performance-prediction", "--run"], "can run any program"),
         (["layer-times", "x", "--run", "--url", "ftp://x"], "expected an address"),
     ):

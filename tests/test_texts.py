@@ -18,15 +18,15 @@ HEAD = b"batch,dim_input,dim_output,ms\n"
 ROW = b"1,1,1,1\n"
 SCRIPT = """
 import sys, tpugraphs as tg, tpugraphs.layertime, numpy
-from tpugraphs.system import memory
-memory.forget_peak()
-before = memory.peak()
+from tpugraphs.system import machine
+machine.forget_peak()
+before = machine.peak()
 try:
     found = eval(sys.argv[1])(sys.argv[2])
     print("read", len(found))
 except tg.Error as error:
     print(error)
-print((memory.peak() - before) >> 20)
+print((machine.peak() - before) >> 20)
 """
 TABLE = "lambda path: tg.layertime.read_table(path, 'dense', 'V100')"
 

@@ -16,30 +16,18 @@ __version__ = "0.1.0"
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "4000")
 
-# Public name -> module that defines it; imported on first use (PEP 562), so `import tpugraphs` stays fast.
-_LAZY = {
-    **dict.fromkeys(
-        ("Error", "DataError", "ConfigError", "RecipeError", "ShapeError", "CheckpointError"), "errors"
-    ),
-    **dict.fromkeys(
-        (
-            *("load", "sample", "list_samples", "open_collection", "audit"),
-            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame", "nearest", "with_extra"),
-        ),
-        "data",
-    ),
-    **dict.fromkeys(("prune", "dedup", "filter_blocks"), "preprocess"),
-    **dict.fromkeys(
-        (
-            *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
-            *("leave_out", "cross_validate", "train_seeds", "SeedRuns"),
-            *("Nearest", "compare", "pseudo_label", "distill", "train_members", "permutation_importance"),
-        ),
-        "ranker",
-    ),
-    "Model": "recipes.model",
-    **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
+# Module -> public names that it defines; imported on first use (PEP 562), so `import tpugraphs` stays fast.
+_HOMES = {
+    "errors": "Error DataError ConfigError RecipeError ShapeError CheckpointError",
+    "data": "load sample list_samples open_collection audit "
+    "Graph LayoutGraph TileGraph Schema from_frame nearest with_extra",
+    "preprocess": "prune dedup filter_blocks",
+    "ranker": "Ranker Ensemble Routed load_ranker list_recipes leave_out cross_validate train_seeds SeedRuns "
+    "Nearest compare pseudo_label distill train_members permutation_importance",
+    "recipes.model": "Model",
+    "_core": "set_num_threads get_num_threads",
 }
+_LAZY = {name: module for module, names in _HOMES.items() for name in names.split()}
 _MODULES = (
     *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
     *("evaluation", "submission", "download", "cli", "xla", "layertime", "torch"),

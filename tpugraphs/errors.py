@@ -155,10 +155,8 @@ def check_graphs(what: str, given: object) -> None:
     many = isinstance(given, Iterable) or hasattr(given, "__getitem__")
     usable = hasattr(given, "config_runtime") or (many and not isinstance(given, (str, bytes)))
     if not usable or graph_hint(given) != _LOAD:
-        raise ConfigError(
-            f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-            f"{type(given).__name__}; {graph_hint(given)}"
-        )
+        expected = "expected a graph, a list of graphs or a split of a collection"
+        raise ConfigError(f"{what}: {expected}, got {type(given).__name__}; {graph_hint(given)}")
 
 
 def graph_hint(found: object) -> str:
@@ -186,9 +184,10 @@ def graph_hint(found: object) -> str:
     return _LOAD
 
 
-# The numbers are tg_status in csrc/base/status.h.
-_DATA, _CONFIG, _RECIPE, _SHAPE, _CHECKPOINT, _IO = range(1, 7)
-_NOT_FINITE = 9
+# By the numbers of tg_status in csrc/base/status.h.
+_KINDS: dict[int, type[Error]] = {1: DataError, 2: ConfigError, 3: RecipeError, 4: ShapeError}
+_KINDS |= {5: CheckpointError, 9: NotFiniteError}
+_IO = 6
 
 
 def from_core(
@@ -210,12 +209,10 @@ def from_core(
     Exception
         To be raised.
     """
-    fields = {_DATA: DataError, _CHECKPOINT: CheckpointError, _NOT_FINITE: NotFiniteError}
-    if code in fields:
-        return fields[code](
-            message, file=file, field=field or None, found=found or None, expected=expected or None
-        )
     if code == _IO:
         return OSError(errno, f"{message}: {os.strerror(errno)}", file)
-    simple = {_CONFIG: ConfigError, _RECIPE: RecipeError, _SHAPE: ShapeError}
-    return simple.get(code, Error)(message)
+    kind = _KINDS.get(code, Error)
+    if issubclass(kind, DataError):
+        fields = {"field": field or None, "found": found or None, "expected": expected or None}
+        return kind(message, file=file, **fields)
+    return kind(message)

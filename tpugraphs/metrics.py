@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, names
-from tpugraphs.errors import ConfigError, ShapeError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.errors import ShapeError
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 
 __all__ = [
@@ -58,10 +58,8 @@ def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray
     """Return both sides as arrays that the core takes; ShapeError if their lengths differ."""
     left, right = _numbers(scores, "scores"), _numbers(runtimes, "runtimes")
     if left.ndim == right.ndim == 1 and len(left) != len(right):
-        raise ShapeError(
-            f"scores and runtimes: expected one runtime per score, got {counted(len(left), 'score')} and "
-            f"{counted(len(right), 'runtime')}"
-        )
+        found = f"{counted(len(left), 'score')} and {counted(len(right), 'runtime')}"
+        raise ShapeError(f"scores and runtimes: expected one runtime per score, got {found}")
     return left, right
 
 
@@ -281,9 +279,8 @@ def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> 
     ConfigError
         A name that is not a collection.
     """
-    unknown = [name for name in per_collection if name not in COLLECTIONS]
-    if unknown:
-        raise ConfigError(f"unknown collection {unknown[0]!r}; expected some of {', '.join(COLLECTIONS)}")
+    for name in per_collection:
+        check_choice("collection", name, COLLECTIONS)
     total = 0.0
     for value in per_collection.values():
         listed = value if isinstance(value, (int, float, np.floating)) else list(value)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["COLLECTIONS", "FOLDERS", "LAYOUTS", "MEASURED", "SPACES", "SPLITS", "SpaceRow", "collection_of"]
-
 # Name of a collection -> its folder below npz/.
 COLLECTIONS = {
     "tile:xla": "tile/xla",

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "py/py_graph_type.h"
+#include "py/py_model_graph.h"
 
 typedef struct given {
     const tg_op *op;

@@ -13,15 +13,16 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tpugraphs.data.samples import GITHUB, PublicFile
-from tpugraphs.download.store import store_below
+from tpugraphs.download.sources import store_below
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import absolute, atomic_write, digest_of
+from tpugraphs.system.arguments import check_choice
+from tpugraphs.system.files import absolute, digest_of, write_whole
 from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Retries, check_url, fetch
 
@@ -48,8 +49,6 @@ class PublicTable:
     Attributes
     ----------
     name : str
-    file : str
-        Name of the file that is written.
     columns : tuple of str
         Sizes of a layer that are taken as they are.
     parts : tuple of PublicFile
@@ -57,10 +56,14 @@ class PublicTable:
     """
 
     name: str
-    file: str
     columns: tuple[str, ...]
     parts: tuple[PublicFile, ...]
     licence: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file that is written."""
+        return f"{self.name}.csv.gz" if self.columns else f"{self.name}.csv"
 
     @property
     def source(self) -> str:
@@ -91,28 +94,21 @@ def tables(what: Iterable[str] = ()) -> list[PublicTable]:
     ConfigError
         Unknown table, or one that was published as pickles only.
     """
-    listed = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    known = {}
-    for origin in listed:
+    known: dict[str, PublicTable] = {}
+    for origin in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")):
         where = {name: origin[name] for name in ("repository", "commit")}
         for name, entry in origin["tables"].items():
-            parts = [
-                PublicFile(os.path.basename(path), sha256, **where, size=size, folder=_folder(origin, path))
-                for path, size, sha256 in entry["files"]
-            ]
-            file = f"{name}.csv.gz" if entry["columns"] else f"{name}.csv"
-            known[name] = PublicTable(name, file, tuple(entry["columns"]), tuple(parts), origin["licence"])
+            parts = []
+            for path, size, sha256 in entry["files"]:
+                folder, slash, file = f"{origin['folder']}{path}".rpartition("/")
+                parts.append(PublicFile(file, sha256, **where, size=size, folder=folder + slash))
+            known[name] = PublicTable(name, tuple(entry["columns"]), tuple(parts), origin["licence"])
     chosen = list(what) or list(known)
     for name in chosen:
         if name == _PICKLED_NAME:
             raise ConfigError(PICKLED)
-        if name not in known:
-            raise ConfigError(f"no table {name!r}; tables are {', '.join(known)}")
+        check_choice("table", name, known)
     return [known[name] for name in chosen]
-
-
-def _folder(origin: dict[str, str], path: str) -> str:
-    return origin["folder"] + path[: len(path) - len(os.path.basename(path))]
 
 
 def run(
@@ -166,7 +162,7 @@ def run(
             path, state = target / table.file, "already there"
             if not path.is_file():
                 parts = _get(table, store, base, retries or Retries(), verbose)
-                _write(path, _CONVERT.get(table.name, _operators)(table, parts))
+                _write(path, _operators(table, parts) if table.columns else _throughputs(parts[0]))
                 state = "downloaded"
                 for part in () if keep else parts:
                     part.unlink()
@@ -215,26 +211,19 @@ def _operators(table: PublicTable, paths: Sequence[Path]) -> _Rows:
                 yield [*(row[place] for place in places), which]
 
 
-def _throughputs(table: PublicTable, paths: Sequence[Path]) -> _Rows:
+def _throughputs(path: Path) -> _Rows:
     """Yield Gavel's rows of jobs that run alone, without those that share a GPU."""
     yield ["device", "job", "workers", "steps_per_second"]
-    for device, jobs in json.loads(paths[0].read_text(encoding="utf-8")).items():
+    for device, jobs in json.loads(path.read_text(encoding="utf-8")).items():
         for key, found in jobs.items():
             job = re.fullmatch(r"\('(.*)', ([0-9]+)\)", key)
             assert job is not None
             yield [device, *job.groups(), repr(found["null"])]
 
 
-_CONVERT: dict[str, Callable[[PublicTable, Sequence[Path]], _Rows]] = {"gavel_throughput": _throughputs}
-
-
 def _write(path: Path, rows: _Rows) -> None:
     """Write rows as CSV, compressed if the name says so; the same rows give the same bytes."""
-    with atomic_write(path) as file:
-        packed = path.suffix == ".gz"
-        binary = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file
-        text = io.TextIOWrapper(binary, "utf-8", newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        text.detach()  # flushes, and leaves closing to others
-        if packed:
-            binary.close()
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    content = text.getvalue().encode()
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

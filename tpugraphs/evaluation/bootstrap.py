@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 
-__all__ = ["bootstrap_mean", "bootstrap_tau", "deviations"]
-
 
 def bootstrap_tau(
     scores: ArrayLike,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -15,8 +15,7 @@ from tpugraphs.errors import ConfigError, DataError, check_graphs, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system.progress import tracked
-
-__all__ = ["EvaluateOptions", "evaluate", "measured_runtimes"]
+from tpugraphs.system.words import few
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -54,12 +53,10 @@ def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
         raise not_a_graph("graph", graph)
     rows = graph.row_numbers(configs)
     if rows.size == 0 and (graph.num_configs == 0 or graph.ran.size):  # else all failed
-        raise DataError(
-            "has no configurations to judge a ranking by", file=graph.name, field="config_runtime"
-        )
-    require_measured(
-        graph, rows, "no ranking can be judged", "use a train or valid file, or `submit` for a test file"
-    )
+        text = "has no configurations to judge a ranking by"
+        raise DataError(text, file=graph.name, field="config_runtime")
+    todo = "use a train or valid file, or `submit` for a test file"
+    require_measured(graph, rows, "no ranking can be judged", todo)
     runtimes = graph.config_runtime[rows]
     return runtimes / graph.config_runtime_normalizers[rows] if isinstance(graph, TileGraph) else runtimes
 
@@ -120,20 +117,18 @@ def evaluate(
     scorers = dict(scorer) if isinstance(scorer, Mapping) else {name: scorer}
     for who, score in scorers.items():
         if not callable(score):
-            raise ConfigError(
-                f"scorer {who!r}: expected a function of a graph, such as ranker.predict, got "
-                f"{type(score).__name__}"
-            )
+            expected = f"expected a function of a graph, such as ranker.predict, got {type(score).__name__}"
+            raise ConfigError(f"scorer {who!r}: {expected}")
     given: Any = graphs
-    sequence: Iterable[Any] = [given] if single else given
     rows: list[Row] = []
     not_listed: list[str] = []
-    for graph in tracked(sequence, "evaluate", "graph", verbose):
+    names: Sequence[str] = ()
+    for graph in tracked([given] if single else given, "evaluate", "graph", verbose):
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)
-        collection, names = graph.collection or graph.kind, None
-        chosen = published.rows_of(graph) if official else configs
+        collection, chosen = graph.collection or graph.kind, configs
         if official:
+            chosen = published.rows_of(graph)
             if chosen is None:
                 not_listed.append(f"{collection}:{graph.name}")
                 continue
@@ -145,17 +140,14 @@ def evaluate(
             if ran is not None and scores.shape == (graph.num_configs,):
                 scores = scores[ran]
             rows.append(Row.judge(graph.name, collection, who, scores, runtimes, names))
-    coverage = None
-    if official:
-        coverage = published.Coverage.of(((row.collection, row.graph) for row in rows), not_listed)
-        if not_listed and not rows:
-            more = f" and {len(not_listed) - 3} more" if len(not_listed) > 3 else ""
-            raise DataError(
-                "none of these graphs is in the published lists of validation configs: "
-                f"{', '.join(not_listed[:3])}{more}; "
-                "give the valid split of a collection, for example layout:xla:random/valid",
-                field="name", expected="a published valid graph", found=not_listed[0],
-            )  # fmt: skip
+    if not_listed and not rows:
+        raise DataError(
+            f"none of these graphs is in the published lists of validation configs: {few(not_listed, 3)}; "
+            "give the valid split of a collection, for example layout:xla:random/valid",
+            field="name", expected="a published valid graph", found=not_listed[0],
+        )  # fmt: skip
+    judged = [(row.collection, row.graph) for row in rows]
+    coverage = published.Coverage.of(judged, not_listed) if official else None
     return Report(rows, draws=draws, level=level, seed=seed, coverage=coverage)
 
 

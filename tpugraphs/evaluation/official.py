@@ -29,20 +29,18 @@ LAYOUT_METRICS: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@10", "slowdown
 #: Metrics of the published evaluation of tiles.
 TILE_METRICS: tuple[str, ...] = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
+_REVISION = {
+    "repository": "google-research-datasets/tpu_graphs",
+    "commit": "ddd187c583cd3b0c72fb5adada905ad7b7532794",
+    "folder": "tpu_graphs/baselines/layout/eval_indices/",
+}
 _FILES = {
-    collection: PublicFile(
-        f"{collection.removeprefix('layout:').replace(':', '_')}.json",
-        sha256,
-        repository="google-research-datasets/tpu_graphs",
-        commit="ddd187c583cd3b0c72fb5adada905ad7b7532794",
-        folder="tpu_graphs/baselines/layout/eval_indices/",
-        size=size,
-    )
-    for collection, sha256, size in (
-        ("layout:xla:random", "418f8a2fe24e53f17a3a55b33019391a1dc549fc57c999dfd5015f3b2c962b81", 40_969),
-        ("layout:xla:default", "3ff4f7c4ec498a3e788852742b960d1d332d9025c76d010b613bed8705ed3687", 41_845),
-        ("layout:nlp:random", "ddff5ace8cf6137ba9a1f7c02cbaa4bb22dbd57a56b740adeab37a9a84b39b1c", 136_562),
-        ("layout:nlp:default", "f8aa14f161cbb5f040c410d80e4cc5ed36921c54a8fc26fd581fc8a30b8566e2", 136_655),
+    "layout:" + name.replace("_", ":"): PublicFile(f"{name}.json", sha256, size=size, **_REVISION)
+    for name, sha256, size in (
+        ("xla_random", "418f8a2fe24e53f17a3a55b33019391a1dc549fc57c999dfd5015f3b2c962b81", 40_969),
+        ("xla_default", "3ff4f7c4ec498a3e788852742b960d1d332d9025c76d010b613bed8705ed3687", 41_845),
+        ("nlp_random", "ddff5ace8cf6137ba9a1f7c02cbaa4bb22dbd57a56b740adeab37a9a84b39b1c", 136_562),
+        ("nlp_default", "f8aa14f161cbb5f040c410d80e4cc5ed36921c54a8fc26fd581fc8a30b8566e2", 136_655),
     )
 }
 
@@ -79,9 +77,8 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
     """
     if collection not in LAYOUTS:
         why = "all configs of tile graphs are judged, " if str(collection).startswith("tile") else ""
-        raise ConfigError(
-            f"no list of configs for {collection!r}: {why}lists are there for {', '.join(LAYOUTS)}"
-        )
+        there = f"{why}lists are there for {', '.join(LAYOUTS)}"
+        raise ConfigError(f"no list of configs for {collection!r}: {there}")
     return dict(_lists(collection))
 
 
@@ -111,23 +108,16 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
         return np.arange(count)
     name, collection = str(graph.name), graph.collection
     if collection not in LAYOUTS:
-        raise DataError.of(
-            "collection",
-            f"one of {', '.join(LAYOUTS)}",
-            f"{collection}, so it is not known which configs the published evaluation judges",
-            "open the graph with tg.open_collection, or use g.replace(collection=...)",
-            file=graph.path or name,
-        )
+        found = f"{collection}, so it is not known which configs the published evaluation judges"
+        todo = "open the graph with tg.open_collection, or use g.replace(collection=...)"
+        expected = f"one of {', '.join(LAYOUTS)}"
+        raise DataError.of("collection", expected, found, todo, file=graph.path or name)
     rows = _lists(collection).get(name)
-    if rows is not None and int(rows.max()) >= count:
-        last = int(rows.max())
-        expected = (
-            f"at least {counted(last + 1, 'config')}, as the published evaluation of {collection} judges "
-            f"config {last} of this graph"
-        )
-        todo = (
-            "this is not the published valid file: download it again, or evaluate without the published lists"
-        )
+    last = -1 if rows is None else int(rows.max())
+    if last >= count:
+        judges = f"as the published evaluation of {collection} judges config {last} of this graph"
+        expected = f"at least {counted(last + 1, 'config')}, {judges}"
+        todo = "this is not the published valid file: download it again, or evaluate without published lists"
         raise DataError.of("config_runtime", expected, str(count), todo, file=graph.path or name)
     return rows
 
@@ -171,11 +161,9 @@ class Coverage:
     def notes(self) -> list[str]:
         """Return what was judged, one sentence each."""
         notes = ["Judged as published: 1,000 fixed configs per layout graph, all configs of tile graphs."]
-        if self.not_listed:
-            notes.append(f"Left out, as not in the published lists: {', '.join(self.not_listed)}.")
-        if self.not_given:
-            notes.append(f"In the published lists, but not given: {', '.join(self.not_given)}.")
-        return notes
+        left_out = ("Left out, as not in the published lists", self.not_listed)
+        missing = ("In the published lists, but not given", self.not_given)
+        return notes + [f"{what}: {', '.join(graphs)}." for what, graphs in (left_out, missing) if graphs]
 
     def to_dict(self) -> dict[str, list[str]]:
         """Return plain values, for JSON."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError, printable
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.files import write_whole
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
 _MARKS = "osD^v"  # markers, so that scorers differ without colours, too
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
-_DASHED: dict[str, Any] = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
+_Look = dict[str, Any]
+_DASHED: _Look = {"color": _INK, "linewidth": 0.8, "linestyle": (0, (4, 4))}
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
 _LEGEND, _LEGEND_ROWS = 28, 16  # characters of a line of a legend, and its lines
@@ -73,14 +74,10 @@ def learning_curve(ax: Axes, history: Curves) -> None:
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
         right.plot(at, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
-        right.plot(
-            at[best], tau[best], "o", markersize=10, markerfacecolor="none", markeredgecolor=_TAU,
-            markeredgewidth=1.4, clip_on=False,
-        )  # fmt: skip
-        right.annotate(
-            f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), textcoords="offset points",
-            ha="right", color=_TAU, fontweight="bold",
-        )  # fmt: skip
+        ring: _Look = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.4}
+        right.plot(at[best], tau[best], "o", markeredgecolor=_TAU, clip_on=False, **ring)
+        beside: _Look = {"textcoords": "offset points", "ha": "right", "color": _TAU, "fontweight": "bold"}
+        right.annotate(f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), **beside)
         right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
         right.tick_params(axis="y", colors=_TAU, length=0, pad=8)
         right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
@@ -104,23 +101,20 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
     measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
-        ax.plot(
-            measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0, clip_on=False
-        )
+        dots: _Look = {"color": _TAU, "markersize": 4, "alpha": 0.6, "markeredgewidth": 0}
+        ax.plot(measured, predicted, "o", clip_on=False, **dots)
     else:
-        bins = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
-        ax.hexbin(
-            measured, predicted, gridsize=bins, extent=(0, 100, 0, 100), bins="log", mincnt=1, cmap="Blues",
-            linewidths=0.1,
-        )  # fmt: skip
+        size = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
+        cells: _Look = {"gridsize": size, "bins": "log", "mincnt": 1, "linewidths": 0.1}
+        ax.hexbin(measured, predicted, extent=(0, 100, 0, 100), cmap="Blues", **cells)
     ax.plot([0, 100], [0, 100], **_DASHED)
     ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks([0, 50, 100], ["fastest", "half", "slowest"])
-    for label, along in zip(ax.get_xticklabels(), ("left", "center", "right"), strict=True):
-        label.set(horizontalalignment=along)
-    for label, along in zip(ax.get_yticklabels(), ("bottom", "center", "top"), strict=True):
-        label.set(rotation=90, verticalalignment=along)
+    inward = ("left", "bottom"), ("center", "center"), ("right", "top")
+    for below, beside, (across, up) in zip(ax.get_xticklabels(), ax.get_yticklabels(), inward, strict=True):
+        below.set(horizontalalignment=across)
+        beside.set(rotation=90, verticalalignment=up)
     ax.grid(False)
 
 
@@ -155,14 +149,14 @@ def kept(ax: Axes, rows: list[Row]) -> None:
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=9, ncols=columns)
 
 
-def _figure(width: float, height: float = 4.2) -> Figure:
-    """Make an empty figure of a size in inches, without Matplotlib's global state."""
+def _figure(width: float, height: float = 4.2, panels: int = 1) -> tuple[Figure, Any]:
+    """Make a figure of a size in inches with empty axes, without Matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    return figure
+    return figure, figure.subplots(1, panels)
 
 
 def history(history: Curves) -> Figure:
@@ -178,8 +172,8 @@ def history(history: Curves) -> Figure:
     matplotlib.figure.Figure
         With one panel.
     """
-    figure = _figure(6.4)
-    learning_curve(figure.subplots(), history)
+    figure, ax = _figure(6.4)
+    learning_curve(ax, history)
     return figure
 
 
@@ -212,12 +206,12 @@ def report(report: Report, *, history: Curves | None = None, graph: str | None =
     panels = 2 + (history is not None)
     longest = max(len(name) for name in ("perfect", *(row.scorer for row in rows)))
     legend = (0.6 + 0.075 * min(longest, _LEGEND)) * math.ceil((len(rows) + 1) / _LEGEND_ROWS)
-    figure = _figure(4.2 * panels + legend)  # outside of the panels, which keep their size
-    axes = iter(np.ravel(figure.subplots(1, panels)))
+    # The legend is outside of the panels, which keep their size.
+    figure, axes = _figure(4.2 * panels + legend, panels=panels)
     if history is not None:
-        learning_curve(next(axes), history)
-    ranks(next(axes), rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
-    kept(next(axes), rows)
+        learning_curve(axes[0], history)
+    ranks(axes[-2], rows[0].scores, rows[0].runtimes, title=_short(rows[0].scorer, _LEGEND))
+    kept(axes[-1], rows)
     room = int(9 * figure.get_figwidth()) - 26
     title = f"{counted(first.configs, 'configuration')} of {_short(first.graph, room)}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
@@ -250,45 +244,30 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
         A graph of the report is not in `chosen`, or was not judged by all of its scorers.
     """
     names = list(dict.fromkeys(row.graph for row in report.rows))
-    missing = [name for name in names if name not in chosen]
-    if missing:
+    if missing := [name for name in names if name not in chosen]:
         raise ConfigError(f"chosen: expected a runtime for each graph of the report, none for {missing[0]!r}")
     before = {row.graph: chosen[row.graph] / float(row.runtimes.min()) for row in report.rows}
     names.sort(key=before.__getitem__)
     scorers = list(dict.fromkeys(row.scorer for row in report.rows))
-    figure = _figure(8.6, 1.2 + 0.24 * len(names) + 0.2 * (1 + len(scorers)))
-    ax = figure.subplots()
+    figure, ax = _figure(8.6, 1.2 + 0.24 * len(names) + 0.2 * (1 + len(scorers)))
     _bare(ax, "", "runtime, as a multiple of the fastest measured", "")
-    places = np.arange(len(names))
+    places = _named(ax, names, 8)
     ends = [before[name] for name in names]
     for i, scorer in reversed(list(enumerate(scorers))):
-        colour, mark = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)]
-        found = {
-            row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k)
-            for row in report.rows
-            if row.scorer == scorer
-        }
+        judged = [row for row in report.rows if row.scorer == scorer]
+        found = {row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k) for row in judged}
         if unjudged := [name for name in names if name not in found]:
-            raise ConfigError(
-                f"report: expected the same graphs for each scorer, found none called {unjudged[0]!r} for "
-                f"{scorer!r}; evaluate all on the same graphs"
-            )
+            text = f"found none called {unjudged[0]!r} for {scorer!r}; evaluate all on the same graphs"
+            raise ConfigError(f"report: expected the same graphs for each scorer, {text}")
         after = [found[name] for name in names]
-        first = scorer == scorers[0]
-        if first:
-            for lines, colours in ((np.less, _GAIN), (np.greater, _WORSE)):
-                some = lines(after, ends)
-                ax.hlines(
-                    places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
-                )
+        colour, mark, size = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)], 4.5 if i else 7
         label = f"{_short(scorer, _NAME)}, best of {k}: {_above(after)}"
-        ax.plot(after, places, mark, color=colour, markersize=7 if first else 4.5, label=label, zorder=3)
-    ax.plot(
-        ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
-        label=f"{_short(by, _NAME)}: {_above(ends)}",
-    )  # fmt: skip
-    ax.set_yticks(places, [_short(name, _NAME) for name in names], fontsize=8)
-    ax.set_ylim(-0.7, len(names) - 0.3)
+        ax.plot(after, places, mark, color=colour, markersize=size, label=label, zorder=3)
+    for compares, colour in ((np.less, _GAIN), (np.greater, _WORSE)):  # of the first scorer, drawn last
+        some = compares(after, ends)
+        ax.hlines(places[some], np.array(after)[some], np.array(ends)[some], color=colour, linewidth=3)
+    ring: _Look = {"markerfacecolor": "white", "markeredgecolor": _INK, "markersize": 6, "zorder": 2}
+    ax.plot(ends, places, "o", label=f"{_short(by, _NAME)}: {_above(ends)}", **ring)
     ax.set_xscale("log")
     ax.set_xlim(left=0.97)
     ticks = [tick for tick in _TIMES if tick <= ax.get_xlim()[1]]
@@ -316,13 +295,12 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     """
     slow = metric.startswith("slowdown")
     scale = 100 if slow else 1
-    figure = _figure(7.2, 1.1 + 0.26 * len(values))
-    ax = figure.subplots()
+    figure, ax = _figure(7.2, 1.1 + 0.26 * len(values))
     first = metric.partition("@")[2]
     what = f"runtime of the {'first' if first == '1' else f'best of the first {first}'}, above the best (%)"
     _bare(ax, "", what if slow else "Kendall's tau", "")
-    places = np.arange(len(values))[::-1]
-    for place, found in zip(places, values.values(), strict=True):
+    places = _named(ax, list(values)[::-1], 9)
+    for place, found in zip(places[::-1], values.values(), strict=True):
         reached = scale * np.array(found)
         ax.plot(reached, np.full(reached.size, place), "o", color=_TAU, alpha=0.45, markersize=5)
         ax.plot(reached.mean(), place, "|", color=_INK, markersize=13, markeredgewidth=2)
@@ -333,9 +311,15 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     else:
         ax.axvline(scale * random, label="random order", **_DASHED)
         figure.legend(frameon=False, fontsize=9, loc="outside upper right")
-    ax.set_yticks(places, [_short(name, _NAME) for name in values], fontsize=9)
-    ax.set_ylim(-0.7, len(values) - 0.3)
     return figure
+
+
+def _named(ax: Axes, names: Sequence[str], size: float) -> NDArray[np.int64]:
+    """Write names at the vertical axis, from the bottom; return their places."""
+    places = np.arange(len(names))
+    ax.set_yticks(places, [_short(name, _NAME) for name in names], fontsize=size)
+    ax.set_ylim(-0.7, len(names) - 0.3)
+    return places
 
 
 def _above(times: list[float]) -> str:
@@ -372,9 +356,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> Non
     dpi : int
         Pixels per inch.
     """
-    content = _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi)
-    with atomic_write(path) as file:
-        file.write(content)
+    write_whole(path, _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi))
 
 
 def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
@@ -384,15 +366,14 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(name: str) -> str:
-    """Escape a name for Matplotlib, which would read text between two dollars as a formula."""
-    return printable(name, "").replace("$", r"\$")
-
-
 def _short(name: str, most: int) -> str:
-    """Shorten a long name to its beginning and end, in which names of graphs differ."""
+    """Shorten a long name to its beginning and end, in which names of graphs differ.
+
+    Dollars are escaped, since Matplotlib would read text between two of them as a formula.
+    """
     end = most // 2
-    return _plain(name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}")
+    shown = name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}"
+    return printable(shown, "").replace("$", r"\$")
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

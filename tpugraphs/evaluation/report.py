@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -20,13 +20,11 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_share
-from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
-from tpugraphs.system.words import counted, json_text
+from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, write_whole
+from tpugraphs.system.words import counted, few, json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Group", "Report", "Row"]
 
 #: Metrics of a report of layouts, and of graphs of any schema.
 LAYOUT_METRICS: tuple[str, ...] = (
@@ -77,7 +75,7 @@ class Row:
         scorer: str,
         scores: ArrayLike,
         runtimes: ArrayLike,
-        names: Sequence[str] | None = None,
+        names: Sequence[str] = (),
     ) -> Row:
         """Compute metrics of scores against runtimes.
 
@@ -88,7 +86,7 @@ class Row:
         scores, runtimes : (n,) array
             Smaller scores mean predicted faster.
         names : sequence of str, optional
-            Metrics; by default those of the kind of graph.
+            Metrics; those of the kind of graph if there are none.
 
         Returns
         -------
@@ -104,18 +102,13 @@ class Row:
         """
         s, y = np.asarray(scores), np.asarray(runtimes)
         if s.shape != y.shape or s.ndim != 1:
-            raise ShapeError(
-                f"scores of {graph} by {scorer!r}: expected shape {y.shape}, one per configuration, "
-                f"got {s.shape}"
-            )
+            expected = f"expected shape {y.shape}, one per configuration, got {s.shape}"
+            raise ShapeError(f"scores of {graph} by {scorer!r}: {expected}")
         if s.dtype.kind == "f" and np.isnan(s).any():
-            raise DataError(
-                f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; a diverged ranker cannot "
-                "be judged, train it with a smaller learning rate",
-                file=graph, field="scores", found="NaN", expected="numbers",
-            )  # fmt: skip
-        if names is None:
-            names = TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS
+            todo = "a diverged ranker cannot be judged, train it with a smaller learning rate"
+            text = f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; {todo}"
+            raise DataError(text, file=graph, field="scores", found="NaN", expected="numbers")
+        names = names or (TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS)
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
@@ -228,6 +221,9 @@ class Report:
     def __repr__(self) -> str:
         return f"<Report: {counted(len(self.rows), 'row')}>\n{self.table()}"
 
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("level", "draws", "seed")}
+
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """One per (collection, scorer), in order of appearance."""
@@ -240,7 +236,7 @@ class Report:
         values: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
         left_out: dict[str, int] = {}
-        one = rows[0]
+        one, bootstrap = rows[0], self._settings()
         for name in one.values:
             if any(name not in row.values for row in rows):
                 continue
@@ -251,11 +247,9 @@ class Report:
                 column = np.array([row.values[name] for row in judged])
                 values[name] = float(column.mean())
             if len(judged) > 1:
-                intervals[name] = bootstrap_mean(column, self.draws, self.level, self.seed)
+                intervals[name] = bootstrap_mean(column, **bootstrap)
             elif len(rows) == 1 and name == "tau":
-                intervals[name] = bootstrap_tau(
-                    one.scores, one.runtimes, draws=self.draws, level=self.level, seed=self.seed
-                )
+                intervals[name] = bootstrap_tau(one.scores, one.runtimes, **bootstrap)
         over = "configs" if len(rows) == 1 else "graphs"
         configs = sum(row.configs for row in rows)
         return Group(collection, scorer, len(rows), configs, values, intervals, over, left_out)
@@ -303,21 +297,13 @@ class Report:
         ConfigError
             Nothing in the report has that metric, collection and scorer.
         """
-        values = [
-            group.values[metric]
-            for group in self.groups
-            if collection in (None, group.collection)
-            and scorer in (None, group.scorer)
-            and metric in group.values
-        ]
+        asked = {"collection": collection, "scorer": scorer}
+        groups = [g for g in self.groups if all(name in (None, getattr(g, of)) for of, name in asked.items())]
+        values = [group.values[metric] for group in groups if metric in group.values]
         if not values:
-            known = {
-                "metrics": sorted({name for row in self.rows for name in row.values}),
-                "collections": dict.fromkeys(group.collection for group in self.groups),
-                "scorers": dict.fromkeys(group.scorer for group in self.groups),
-            }
-            asked = {"collection": collection, "scorer": scorer}
-            where = "".join(f" of {what} {name!r}" for what, name in asked.items() if name is not None)
+            where = "".join(f" of {of} {name!r}" for of, name in asked.items() if name is not None)
+            known = {f"{of}s": dict.fromkeys(getattr(g, of) for g in self.groups) for of in asked}
+            known = {"metrics": dict.fromkeys(sorted({n for row in self.rows for n in row.values})), **known}
             there = "; ".join(f"{what}: {', '.join(names)}" for what, names in known.items())
             raise ConfigError(f"no metric {metric!r}{where} in this report; {there}")
         return float(np.mean(values))
@@ -335,9 +321,7 @@ class Report:
         gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
         return names if max(gaps, default=0) > SHOWN_DIFFERENCE else names - {"tau_order"}
 
-    def _sections(
-        self, per_graph: bool, only: Sequence[str] | None
-    ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    def _sections(self, per_graph: bool, only: Sequence[str] | None) -> Iterator[tables.Section]:
         """Yield title, heads and cells of every table; values that are equal in all lines go to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
@@ -347,7 +331,11 @@ class Report:
                 continue
             several = len(rows) > len(groups)
             if per_graph and several:
-                yield tables.section("", [_row_line(row, shown) for row in rows])
+                lines = [
+                    _named(row, _ROW) | {"configs": f"{row.configs:,}"} | _cells(row, shown, row.trivial)
+                    for row in rows
+                ]
+                yield tables.section("", lines)
             yield tables.section("mean, " if several else "", [self._group_line(g, shown) for g in groups])
 
     def _group_line(self, group: Group, shown: Sequence[str]) -> dict[str, str]:
@@ -358,42 +346,32 @@ class Report:
         else:
             key = (group.collection, group.scorer)
             line["graph"] = next(row.graph for row in self.rows if (row.collection, row.scorer) == key)
-        line["configs"] = f"{group.configs:,}"
-        for name in shown:
-            if name in group.values:
-                line[_head(name)] = _number(name, group.values[name])
-            if name == shown[0] and name in group.intervals:
-                ends = (_number(name, end) for end in group.intervals[name])
-                line[f"{self.level:.0%} interval"] = " … ".join(ends)
-        return line
+        line |= {"configs": f"{group.configs:,}", **_cells(group, shown[:1])}
+        if interval := group.intervals.get(shown[0]):
+            line[f"{self.level:.0%} interval"] = " … ".join(_number(shown[0], end) for end in interval)
+        return line | _cells(group, shown[1:])
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Return what the columns mean, one sentence each."""
-        names = self._names(only)
-        notes = [] if self.coverage is None else self.coverage.notes()
-        if self.known:
-            some = ", ".join(self.known[:3]) + (", ..." if len(self.known) > 3 else "")
-            graphs = f"{counted(len(self.known), 'graph')} ({some})"
-            notes.append(f"Learnt from {graphs}: this tells what is remembered, not how others are ranked.")
-        if "tau" in names:
-            notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
-            if any(row.configs < 2 for row in self.rows if "tau" in row.values):
-                notes.append("A graph with one config has no pairs to order: its tau is 0.")
-        if "opa" in names and "tau" not in names:
-            notes.append("OPA: share of pairs of configs that are in the right order; 0.5 is chance.")
-        if "tau_order" in names:
-            notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
-        if any(name.startswith("slowdown@") for name in names):
-            notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
-        if any(names & row.trivial for row in self.rows):
-            notes.append(
-                "*: perfect in any order, as k is not below the number of configs"
-                + ("." if self.coverage is not None else "; left out of the mean.")
-            )
-        over = sorted({group.over for group in self.groups if group.intervals})
-        if over:
-            notes.append(f"interval: bootstrap over {' or '.join(over)}, {counted(self.draws, 'draw')}.")
-        return notes
+        names, left_out = self._names(only), "." if self.coverage else "; left out of the mean."
+        over = " or ".join(sorted({group.over for group in self.groups if group.intervals}))
+        single = any(row.configs < 2 for row in self.rows if "tau" in row.values)
+        slow = any(name.startswith("slowdown@") for name in names)
+        trivial = any(names & row.trivial for row in self.rows)
+        alone, order = "opa" in names and "tau" not in names, "tau_order" in names
+        learnt = f"{counted(len(self.known), 'graph')} ({few(self.known, 3)})"
+        notes = [
+            (self.known, f"Learnt from {learnt}: this tells what is remembered, not how others are ranked."),
+            ("tau" in names, "tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect."),
+            ("tau" in names and single, "A graph with one config has no pairs to order: its tau is 0."),
+            (alone, "OPA: share of pairs of configs that are in the right order; 0.5 is chance."),
+            (order, "tau (order): tau of the permutation, where equal scores follow their index."),
+            (slow, "slow@k: how much slower than the best is the best of the k first; 0 % is perfect."),
+            (trivial, f"*: perfect in any order, as k is not below the number of configs{left_out}"),
+            (over, f"interval: bootstrap over {over}, {counted(self.draws, 'draw')}."),
+        ]
+        covered = [] if self.coverage is None else self.coverage.notes()
+        return covered + [note for shown, note in notes if shown]
 
     def table(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
         """Return aligned text, for a terminal.
@@ -441,29 +419,22 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the scores, as plain Python values."""
-        return {
-            **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
-            **({"learnt_from": list(self.known)} if self.known else {}),
-            **{name: getattr(self, name) for name in ("level", "draws", "seed")},
-            "collections": [
-                {
-                    **_named(group, _GROUP),
-                    "means": group.values,
-                    "intervals": {name: list(pair) for name, pair in group.intervals.items()},
-                    "intervals_over": group.over,
-                    **({"left_out": group.left_out} if group.left_out else {}),
-                }
-                for group in self.groups
-            ],
-            "graphs": [
-                {
-                    **_named(row, _ROW),
-                    **row.values,
-                    **({"trivial": sorted(row.trivial)} if row.trivial else {}),
-                }
-                for row in self.rows
-            ],
-        }
+        official = None if self.coverage is None else self.coverage.to_dict()
+        groups = [
+            {
+                **_named(group, _GROUP),
+                "means": group.values,
+                "intervals": {name: list(pair) for name, pair in group.intervals.items()},
+                "intervals_over": group.over,
+                **_filled(left_out=group.left_out),
+            }
+            for group in self.groups
+        ]
+        rows = [
+            {**_named(row, _ROW), **row.values, **_filled(trivial=sorted(row.trivial))} for row in self.rows
+        ]
+        top = {**_filled(official=official, learnt_from=list(self.known)), **self._settings()}
+        return {**top, "collections": groups, "graphs": rows}
 
     def to_frame(self, means: bool = False) -> Any:
         """Return a pandas DataFrame with one row per graph and scorer, and one column per metric.
@@ -518,15 +489,12 @@ class Report:
             ".html": self._repr_html_,
         }
         if target.suffix in writers:
-            with atomic_write(target) as file:
-                file.write(writers[target.suffix]().encode())
+            write_whole(target, writers[target.suffix]())
         elif target.suffix in PICTURE_SUFFIXES:
             plot.save(self.plot(), target)
         else:
-            raise ConfigError(
-                f"{target}: cannot tell the format from {target.suffix!r}; use one of "
-                f"{', '.join(REPORT_SUFFIXES)}"
-            )
+            text = f"{target}: cannot tell the format from {target.suffix!r}"
+            raise ConfigError(f"{text}; use one of {', '.join(REPORT_SUFFIXES)}")
 
     def _repr_html_(self) -> str:
         blocks = [tables.html(*table) for table in self._sections(True, None)]
@@ -555,13 +523,14 @@ def _named(one: Row | Group, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def _row_line(row: Row, shown: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a row; a star marks what is perfect in any order."""
-    line = {**_named(row, _ROW), "configs": f"{row.configs:,}"}
-    for name in shown:
-        if name in row.values:
-            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
-    return line
+def _filled(**entries: Any) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if value}
+
+
+def _cells(one: Row | Group, shown: Sequence[str], marked: Collection[str] = ()) -> dict[str, str]:
+    """Return metrics by the heads of their columns; a star marks what is perfect in any order."""
+    there = [name for name in shown if name in one.values]
+    return {_head(name): _number(name, one.values[name]) + "*" * (name in marked) for name in there}
 
 
 def _head(metric: str) -> str:

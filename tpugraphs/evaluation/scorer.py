@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.evaluation.report import Report
 
-__all__ = ["ChooseOptions", "PredictOptions", "Scorer", "Scores"]
-
 Scores = NDArray[np.float32] | NDArray[np.float64]
 """Scores (n,): smaller = predicted faster."""
 

@@ -28,7 +28,7 @@ from tpugraphs.ranker.leaveout import trained
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import memory, tables, tensorfile
+from tpugraphs.system import machine, tables, tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
@@ -322,7 +322,7 @@ class Task(NamedTuple):
     def run(self) -> Trial:
         """Train and judge, then free the scorer: it would count in the peak memory of other trials."""
         ranker, fold = self.ranker, self.fold
-        memory.forget_peak()
+        machine.forget_peak()
         began = time.monotonic()
         trained(ranker, fold)
         seconds = time.monotonic() - began
@@ -336,7 +336,7 @@ class Task(NamedTuple):
             fold=fold.name,
             parameters=ranker.num_parameters,
             seconds=seconds,
-            peak=memory.peak(),
+            peak=machine.peak(),
             per_1000=1000 * per_config,
             values=judged(fold.unseen, scores),
             scores=scores,

@@ -74,10 +74,9 @@ def ranker_files(folder: _PathLike) -> dict[str, list[str]]:
         words = re.split(r"[-_:.]", path.stem.lower())
         fitting = [name for name in COLLECTIONS if words[: name.count(":") + 1] == name.split(":")]
         if not fitting:
-            raise ConfigError(
-                f"{path}: the name says no collection; call it {COLLECTIONS[0].replace(':', '-')}"
-                f"{path.suffix} or the like, or give --ranker COLLECTION=FILE for each"
-            )
+            such = f"{COLLECTIONS[0].replace(':', '-')}{path.suffix}"
+            todo = f"call it {such} or the like, or give --ranker COLLECTION=FILE for each"
+            raise ConfigError(f"{path}: the name says no collection; {todo}")
         found.setdefault(fitting[0], []).append(str(path))
     if not found:
         raise ConfigError(f"{os.fspath(folder)}: no .safetensors files in this folder; train rankers first")
@@ -148,11 +147,8 @@ def counts(splits: Mapping[str, Split]) -> dict[str, int]:
     dict of str to int
         By ID, as :func:`tpugraphs.submission.validate` takes them.
     """
-    return {
-        f"{name}:{graph}": _count(split, i)
-        for name, split in splits.items()
-        for i, graph in enumerate(split.names)
-    }
+    places = [(name, split, i) for name, split in splits.items() for i in range(len(split))]
+    return {f"{name}:{split.names[i]}": _count(split, i) for name, split, i in places}
 
 
 def rank_all(
@@ -189,9 +185,8 @@ def rank_all(
     for name, ranker in rankers.items():
         kind = getattr(ranker, "kind", None)
         if kind is not None and kind != name.partition(":")[0]:
-            raise ConfigError(
-                f"the ranker for {name} ranks {kind} graphs; give one that was trained on {name}"
-            )
+            todo = f"give one that was trained on {name}"
+            raise ConfigError(f"the ranker for {name} ranks {kind} graphs; {todo}")
     for name, split in splits.items():
         for i, graph_name in enumerate(split.names if name in rankers else ()):
             row_id = f"{name}:{graph_name}"

@@ -23,11 +23,9 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
 from tpugraphs.system import tables
-from tpugraphs.system.files import atomic_write, name_of, opened
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
-
-__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
+from tpugraphs.system.files import name_of, opened, write_whole
+from tpugraphs.system.progress import tracked
+from tpugraphs.system.words import counted, few
 
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
@@ -159,6 +157,10 @@ class _Row(NamedTuple):
     ranking: NDArray[np.int64]
     problem: str | None
 
+    def wrong(self) -> Problem:
+        """Return the problem with its place."""
+        return Problem(self.line, self.id or None, str(self.problem))
+
 
 def _rows(path: _PathLike) -> Iterator[_Row]:
     """Yield rows one by one; the header only if something is wrong with it."""
@@ -213,13 +215,13 @@ def _indices_problem(listed: str) -> str:
     return "an index is empty: ';' too many" if listed else "no indices"
 
 
-def _error(path: _PathLike, problem: Problem) -> DataError:
-    return DataError(str(problem), file=name_of(path), field=problem.id)
+def _error(path: _PathLike, row: _Row) -> DataError:
+    return DataError(str(row.wrong()), file=name_of(path), field=row.id or None)
 
 
 def _checked_rows(
     path: _PathLike, known: Mapping[str, int], expected: Mapping[str, int] | None = None
-) -> Iterator[tuple[_Row, Problem | None]]:
+) -> Iterator[_Row]:
     """Yield rows, each with its problem; ID -> number of configs, `known`, or `expected` at the least."""
     lines: dict[str, int] = {}
     for row in _rows(path):
@@ -236,15 +238,15 @@ def _checked_rows(
                 problem = f"{found}, expected at least the {listed:,} of the template"
         if row.id:
             lines.setdefault(row.id, row.line)
-        yield row, Problem(row.line, row.id or None, problem) if problem else None
+        yield row._replace(problem=problem)
 
 
 def _sound_rows(path: _PathLike) -> dict[str, _Row]:
     """Read the rows by ID, or raise a DataError for the first problem."""
     rows: dict[str, _Row] = {}
-    for row, problem in _checked_rows(path, {}):
-        if problem:
-            raise _error(path, problem)
+    for row in _checked_rows(path, {}):
+        if row.problem:
+            raise _error(path, row)
         rows[row.id] = row
     return rows
 
@@ -291,13 +293,12 @@ def validate(
     problems: list[Problem] = []
     seen: set[str] = set()
     rows = 0
-    for row, problem in _checked_rows(path, known, expected):
+    for row in _checked_rows(path, known, expected):
         rows += row.line > 1
         seen.add(row.id)
-        if problem:
-            problems.append(problem)
-            if len(problems) >= _MAX_PROBLEMS:
-                break
+        problems += [row.wrong()] if row.problem else []
+        if len(problems) >= _MAX_PROBLEMS:
+            break
     missing = [row_id for row_id in expected or () if row_id not in seen]
     problems += [Problem(None, row_id, "missing: the template has this ID") for row_id in missing]
     return Validation(name_of(path), rows, problems[:_MAX_PROBLEMS])
@@ -350,17 +351,6 @@ def to_frame(rankings: Mapping[str, ArrayLike]) -> Any:
     return tables.frame(rows[1:], rows[0])
 
 
-def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
-    array = np.asarray(ranking)
-    problem = _id_problem(row_id)
-    if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
-        problem = f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
-    problem = problem or _ranking_problem(row_id, array.astype(np.int64), count)
-    if problem:
-        raise DataError(f"{row_id}: {problem}", field=row_id)
-    return array.astype(np.int64)
-
-
 def write(
     path: _PathLike, rankings: Mapping[str, ArrayLike], counts: Mapping[str, int] | None = None
 ) -> None:
@@ -382,26 +372,26 @@ def write(
     OSError
         The file cannot be written.
     """
-    content = ("\n".join(_lines(rankings, {} if counts is None else counts)) + "\n").encode()
-    if isinstance(path, (str, bytes, os.PathLike)) or not hasattr(path, "write"):
-        with atomic_write(cast(str, path)) as file:
-            file.write(content)
-    else:
-        path.write(content)
+    write_whole(path, "\n".join(_lines(rankings, {} if counts is None else counts)) + "\n")
 
 
 def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list[str]:
     """Return the lines of a submission file, checked."""
-    for field_name, given in (("rankings", rankings), ("counts", counts)):
+    for name, given in {"rankings": rankings, "counts": counts}.items():
         if not isinstance(given, Mapping):
             todo = "give one such as {graph.submission_id: ranker.rank(graph)}, for counts graph.num_configs"
-            raise DataError.of(field_name, "a mapping of IDs", type(given).__name__, todo)
+            raise DataError.of(name, "a mapping of IDs", type(given).__name__, todo)
     lines = [HEADER]
     for row_id, ranking in rankings.items():
-        array = _checked(row_id, ranking, counts.get(row_id))
-        if _is_tile(row_id):
-            array = array[:TILE_PLACES]
-        lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
+        array, problem = np.asarray(ranking), _id_problem(row_id)
+        if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            problem = (
+                f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
+            )
+        if problem := problem or _ranking_problem(row_id, array.astype(np.int64), counts.get(row_id)):
+            raise DataError(f"{row_id}: {problem}", field=row_id)
+        places = array[:TILE_PLACES] if _is_tile(row_id) else array
+        lines.append(f"{row_id},{';'.join(map(str, places.tolist()))}")
     return lines
 
 
@@ -494,9 +484,7 @@ class Score:
             elif competes and name in COLLECTIONS:
                 lines.append(f"  {name:<20} no graphs given: counts as 0")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
-            if ids:
-                more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-                lines.append(f"  {what}: {', '.join(ids[:5])}{more}")
+            lines += [f"  {what}: {few(ids)}"] if ids else []
         return "\n".join(lines)
 
 
@@ -542,22 +530,20 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
     values: dict[str, float] = {}
     given: tuple[Any, ...] = graphs
     count = sum(len(part) if hasattr(part, "__len__") else 1 for part in given)
-    with Progress(count, "score", "graph", verbose) as bar:
-        for part in given:
-            for graph in [part] if hasattr(part, "submission_id") else part:
-                row_id = graph.submission_id
-                if row_id in values:
-                    raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
-                row = rows.pop(row_id, None)
-                values[row_id] = 0.0
-                if row is None:
-                    measured_runtimes(graph)
-                    missing.append(row_id)
-                elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
-                    raise _error(path, Problem(row.line, row_id, problem))
-                else:
-                    values[row_id] = _value(graph, row.ranking)
-                bar.update(1)
+    each = (graph for part in given for graph in ([part] if hasattr(part, "submission_id") else part))
+    for graph in tracked(each, "score", "graph", verbose, count):
+        row_id = graph.submission_id
+        if row_id in values:
+            raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
+        row = rows.pop(row_id, None)
+        values[row_id] = 0.0
+        if row is None:
+            measured_runtimes(graph)
+            missing.append(row_id)
+        elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
+            raise _error(path, row._replace(problem=problem))
+        else:
+            values[row_id] = _value(graph, row.ranking)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
     groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in FOLDERS}

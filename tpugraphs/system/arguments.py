@@ -13,16 +13,6 @@ from typing import Any, TypeVar
 
 from tpugraphs.errors import ConfigError
 
-__all__ = [
-    "check_choice",
-    "check_number",
-    "check_share",
-    "check_type",
-    "check_whole",
-    "is_number",
-    "is_whole",
-]
-
 _Value = TypeVar("_Value")
 _MOST = 2**63 - 1
 
@@ -63,9 +53,8 @@ def check_number(
 def check_share(name: str, value: Any, such_as: float = 0.1) -> float:
     """Return an argument that is above 0 and below 1, or raise ConfigError with an example."""
     if not is_number(value, 0, 1) or value in (0, 1):
-        raise ConfigError(
-            f"{name}: expected a share between 0 and 1 such as {such_as:g}, got {_shown(value)}"
-        )
+        expected = f"a share between 0 and 1 such as {such_as:g}"
+        raise ConfigError(f"{name}: expected {expected}, got {_shown(value)}")
     return float(value)
 
 

@@ -14,20 +14,6 @@ from typing import Any, BinaryIO
 
 from tpugraphs.errors import ConfigError
 
-__all__ = [
-    "PICTURE_SUFFIXES",
-    "REPORT_SUFFIXES",
-    "absolute",
-    "atomic_write",
-    "digest_of",
-    "file_name",
-    "locked",
-    "name_of",
-    "no_memory",
-    "opened",
-    "remove_unfinished",
-]
-
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what Report.save writes
 
@@ -136,6 +122,16 @@ def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def write_whole(target: Any, content: bytes | str) -> None:
+    """Write a file as `atomic_write` does, or into one that is open already, such as a pipe."""
+    data = content.encode() if isinstance(content, str) else content
+    if hasattr(target, "write") and not isinstance(target, os.PathLike):
+        target.write(data)
+        return
+    with atomic_write(target) as file:
+        file.write(data)
 
 
 @contextmanager

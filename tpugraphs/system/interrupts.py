@@ -6,8 +6,6 @@ import signal
 import threading
 from typing import Any
 
-__all__ = ["Interrupts"]
-
 
 class Interrupts:
     """Let Ctrl-C take effect at safe places only.

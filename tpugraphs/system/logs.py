@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["log"]
-
 #: Logger of the package.
 log = logging.getLogger("tpugraphs")
 log.addHandler(logging.NullHandler())

@@ -1,24 +1,16 @@
-"""Facts about this machine: processor, memory, cache, clock."""
+"""Facts about this machine: processor, memory, cache, clock; and how much memory this process takes."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
-
-__all__ = [
-    "allowed_processors",
-    "cache_mb",
-    "clock_mhz",
-    "memory_gib",
-    "processor",
-    "read_text",
-    "usable_processors",
-]
 
 _CPU = Path("/sys/devices/system/cpu/cpu0")
 _CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
+_PROCESS, _FORGET_PEAK = Path("/proc/self"), "5"  # see proc(5), clear_refs
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -66,10 +58,20 @@ def cache_mb() -> float | None:
     """Return the size of the last-level cache in MB (1e6 bytes)."""
     sizes = {}
     for folder in (_CPU / "cache").glob("index*"):
-        level, size = (
-            read_text(folder / "level"),
-            re.fullmatch(r"(\d+)([KMG]?)", read_text(folder / "size") or ""),
-        )
+        level, text = read_text(folder / "level"), read_text(folder / "size") or ""
+        size = re.fullmatch(r"(\d+)([KMG]?)", text)
         if level and size and int(size[1]):
             sizes[level] = int(size[1]) * _UNITS[size[2]] / 1e6
     return sizes[max(sizes)] if sizes else None
+
+
+def forget_peak() -> None:
+    """Let `peak` count from now on. Does nothing where the system has no such counter."""
+    with suppress(OSError):
+        (_PROCESS / "clear_refs").write_text(_FORGET_PEAK)
+
+
+def peak() -> int | None:
+    """Return the most memory in bytes that was resident since `forget_peak`; None if that is not known."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", read_text(_PROCESS / "status") or "")
+    return None if found is None else 1024 * int(found[1])

@@ -8,13 +8,11 @@ colour-blind, too. Styles are inline: notebooks that are not trusted drop style 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from tpugraphs.system import tables
-
-__all__ = ["BLUE", "ORANGE", "Line", "card", "chart", "folded", "items", "table"]
 
 BLUE, ORANGE = "#2f7fd0", "#cc6b1a"
 _GREY = "rgba(128,128,128,.45)"
@@ -100,31 +98,26 @@ def chart(lines: Sequence[Line], along: str, left: str = "", right: str = "") ->
     str
         The SVG; empty if there is nothing to draw.
     """
-    drawn = [(line, _points(line)) for line in lines]
-    drawn = [(line, points) for line, points in drawn if points]
+    drawn = [(line, points) for line in lines if (points := _points(line))]
     if not drawn:
         return ""
     begin, above, end, below = _MARGIN
-    x0, x1 = _range([x for _, points in drawn for x, _ in points])
+    first, last, across = _axis([x for _, points in drawn for x, _ in points], begin, _WIDTH - end)
     body = []
-    for side, name, anchor, at in (
-        (False, left, "end", begin - 6),
-        (True, right, "start", _WIDTH - end + 6),
+    for side, name, anchor, at, edge, inward in (
+        (False, left, "end", begin - 6, begin, "start"),
+        (True, right, "start", _WIDTH - end + 6, _WIDTH - end, "end"),
     ):
         own = [(line, points) for line, points in drawn if line.right == side]
         if not own:
             continue
-        y0, y1 = _range([y for _, points in own for _, y in points])
-        for value in (y0, y0 / 2 + y1 / 2, y1):  # a sum of the largest numbers is not finite
-            y = _place(value, y0, y1, _HEIGHT - below, above)
-            body.append(_text(at, y + 4, anchor, f"{value:.4g}", own[0][0].colour))
-        edge, inward = (_WIDTH - end, "end") if side else (begin, "start")
-        body.append(_text(edge, above - 10, inward, name, own[0][0].colour))
+        low, high, up = _axis([y for _, points in own for _, y in points], _HEIGHT - below, above)
+        colour = own[0][0].colour
+        for value in (low, low / 2 + high / 2, high):  # a sum of the largest numbers is not finite
+            body.append(_text(at, up(value) + 4, anchor, f"{value:.4g}", colour))
+        body.append(_text(edge, above - 10, inward, name, colour))
         for line, points in own:
-            places = [
-                (_place(x, x0, x1, begin, _WIDTH - end), _place(y, y0, y1, _HEIGHT - below, above))
-                for x, y in points
-            ]
+            places = [(across(x), up(y)) for x, y in points]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             body.append(
                 f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.6">'
@@ -132,10 +125,8 @@ def chart(lines: Sequence[Line], along: str, left: str = "", right: str = "") ->
             )
             marked = places if line.dots or len(places) == 1 else []
             body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{line.colour}"/>' for x, y in marked]
-    body += [
-        _text(_place(x, x0, x1, begin, _WIDTH - end), _HEIGHT - 12, "middle", f"{x:,.0f}", "currentColor")
-        for x in dict.fromkeys((x0, x1))
-    ]
+    for x in dict.fromkeys((first, last)):
+        body.append(_text(across(x), _HEIGHT - 12, "middle", f"{x:,.0f}", "currentColor"))
     body.append(_text(_WIDTH / 2, _HEIGHT - 12, "middle", along, "currentColor"))
     outline = f"M{begin} {above}V{_HEIGHT - below}H{_WIDTH - end}V{above}"
     frame = f'<path d="{outline}" fill="none" stroke="currentColor" stroke-opacity=".35"/>'
@@ -162,11 +153,17 @@ def _points(line: Line) -> list[tuple[float, float]]:
     return [(part[-1][0], math.fsum(y / len(part) for _, y in part)) for part in parts]
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)
+def _axis(
+    values: Sequence[float], first: float, last: float
+) -> tuple[float, float, Callable[[float], float]]:
+    """Return the ends of the values, and the function from these to first..last.
 
+    It returns the middle if all values are equal.
+    """
+    low, high = min(values), max(values)
 
-def _place(value: float, low: float, high: float, first: float, last: float) -> float:
-    """Map a value from low..high to first..last; to the middle if the range is empty."""
-    share, whole = value / 2 - low / 2, high / 2 - low / 2  # their difference may not be finite
-    return first + (last - first) * (share / whole if whole > 0 else 0.5)
+    def place(value: float) -> float:
+        share, whole = value / 2 - low / 2, high / 2 - low / 2  # their difference may not be finite
+        return first + (last - first) * (share / whole if whole > 0 else 0.5)
+
+    return low, high, place

@@ -7,15 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Self, TextIO, TypeVar
 
 from tpugraphs.errors import printable
 from tpugraphs.system.logs import log
-
-__all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
 
 Item = TypeVar("Item")
 
@@ -64,10 +62,8 @@ class _Lock:
         return True
 
     def release(self, *_: object) -> None:
-        try:
+        with suppress(RuntimeError):  # it was replaced, or never taken
             self._lock.release()
-        except RuntimeError:  # it was replaced, or never taken
-            pass
 
     __enter__, __exit__ = acquire, release
 
@@ -148,9 +144,11 @@ class Progress:
             self._bar.update(done - self._bar.n)
 
 
-def tracked(items: Iterable[Item], what: str, unit: str, verbose: bool | None) -> Iterator[Item]:
-    """Yield items under a bar that counts them; arguments: see `Progress`."""
-    total = len(items) if isinstance(items, Sized) else None
+def tracked(
+    items: Iterable[Item], what: str, unit: str, verbose: bool | None, total: int | None = None
+) -> Iterator[Item]:
+    """Yield items under a bar that counts them; `total` if they have no length. See `Progress`."""
+    total = len(items) if isinstance(items, Sized) else total
     with Progress(total, what, unit, verbose) as bar:
         for item in items:
             yield item

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-__all__ = ["checked_names", "shows"]
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -27,10 +25,9 @@ def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
     callable
         A decorator.
     """
+    keyword = inspect.Parameter.KEYWORD_ONLY
     shown = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-        )
+        inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
         for field in fields(declared)
         if field.name in taken.__optional_keys__
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -17,11 +16,10 @@ WORDS = (
 )
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
+Section = tuple[str, list[str], list[list[str]]]  # title, heads, cells
 
 
-def section(
-    title: str, lines: Iterable[Mapping[str, str] | Sequence[tuple[str, str]]]
-) -> tuple[str, list[str], list[list[str]]]:
+def section(title: str, lines: Iterable[Mapping[str, str] | Sequence[tuple[str, str]]]) -> Section:
     """Return title, heads and cells. Columns of words and counts that never change go to the title."""
     rows = [dict(line) for line in lines]
     heads = dict.fromkeys(head for row in rows for head in row)
@@ -35,7 +33,7 @@ def section(
     return title + ", ".join(parts), list(columns), cells
 
 
-def _printable(title: str, heads: Sequence[str], cells: _Lines) -> tuple[str, list[str], list[list[str]]]:
+def _printable(title: str, heads: Sequence[str], cells: _Lines) -> Section:
     lines = [[printable(cell, "") for cell in line] for line in (heads, *cells)]
     return printable(title), lines[0], lines[1:]
 
@@ -71,10 +69,10 @@ def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
     sides = ["left" if head in WORDS else "right" for head in heads]
 
     def row(tag: str, line: Sequence[str]) -> str:
+        look = "padding:2px 12px 2px 0"
         pairs = zip(sides, line, strict=True)
         return "".join(
-            f'<{tag} style="text-align:{side};padding:2px 12px 2px 0">{escape(cell)}</{tag}>'
-            for side, cell in pairs
+            f'<{tag} style="text-align:{side};{look}">{escape(cell)}</{tag}>' for side, cell in pairs
         )
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in cells)
@@ -90,9 +88,8 @@ def frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Any:
         pandas is not installed.
     """
     try:
-        pandas = importlib.import_module("pandas")
+        import pandas
     except ImportError:
-        raise ConfigError(
-            "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'"
-        ) from None
+        text = "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'"
+        raise ConfigError(text) from None
     return pandas.DataFrame(list(rows), columns=None if columns is None else list(columns))

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, DataError
-from tpugraphs.system.files import atomic_write, file_name, no_memory
+from tpugraphs.system.files import file_name, no_memory, write_whole
 from tpugraphs.system.texts import parsed
 
-__all__ = ["read", "write"]
-
+_Path = str | os.PathLike[str]
 FORMAT_VERSION = 1
 _KEY = "tpugraphs"
 _DIGESTS = "_digests"  # entry of the JSON
@@ -33,9 +32,7 @@ _DAMAGED = "the file is damaged or was changed: write it again"
 _DTYPES = ("F32", "F64", "I64")
 
 
-def write(
-    path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any], tensors: Mapping[str, Any]
-) -> None:
+def write(path: _Path, kind: str, metadata: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     """Write a file of that kind. It appears under its name when it is complete and on disk.
 
     Parameters
@@ -52,9 +49,7 @@ def write(
 
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     whole = with_digests({"kind": kind, "version": FORMAT_VERSION, **metadata}, arrays)
-    data = save(arrays, {_KEY: json.dumps(whole, allow_nan=False)})
-    with atomic_write(path) as file:
-        file.write(data)
+    write_whole(path, save(arrays, {_KEY: json.dumps(whole, allow_nan=False)}))
 
 
 def with_digests(metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
@@ -78,17 +73,13 @@ def _digest(*parts: bytes) -> str:
 
 
 def fail(
-    path: str | os.PathLike[str],
-    field: str,
-    expected: str,
-    found: str,
-    todo: str = "the file is damaged",
+    path: _Path, field: str, expected: str, found: str, todo: str = "the file is damaged"
 ) -> CheckpointError:
     """Make an error about one field of a file, to be raised."""
     return CheckpointError.of(field, expected, found, todo, file=os.fspath(path))
 
 
-def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read(path: _Path, *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read a file of one of these kinds that :func:`write` wrote.
 
     Returns
@@ -116,21 +107,16 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
         todo = "tg.load(path) opens a graph"
     notes, tensors = tensors_of(path, todo, _DTYPES)
     metadata = _json(path, kinds, notes.get(_KEY), todo)
-    _compare(path, metadata, tensors)
+    if _DIGESTS in metadata:
+        _compare(path, metadata, tensors)
+    else:
+        text = "this file has no digests, so damage to it cannot be seen"
+        warnings.warn(f"{os.fspath(path)}: {text}; save the loaded ranker again to add them", stacklevel=2)
     return metadata, tensors
 
 
-def _compare(
-    path: str | os.PathLike[str], metadata: dict[str, Any], tensors: Mapping[str, NDArray[Any]]
-) -> None:
+def _compare(path: _Path, metadata: dict[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
     """Remove the digests from the metadata; CheckpointError unless they match what was read."""
-    if _DIGESTS not in metadata:
-        warnings.warn(
-            f"{os.fspath(path)}: this file has no digests, so damage to it cannot be seen; "
-            "save the loaded ranker again to add them",
-            stacklevel=3,
-        )
-        return
     found = metadata.pop(_DIGESTS)
     try:
         expected = with_digests(metadata, tensors)[_DIGESTS]
@@ -145,7 +131,7 @@ def _compare(
 
 
 def tensors_of(
-    path: str | os.PathLike[str], todo: str, dtypes: tuple[str, ...] | None = None
+    path: _Path, todo: str, dtypes: tuple[str, ...] | None = None
 ) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     """Read metadata and tensors of any safetensors file; bfloat16 becomes float32.
 
@@ -162,9 +148,7 @@ def tensors_of(
         raise fail(path, error.field or "header", expected, found, todo) from None
 
 
-def _json(
-    path: str | os.PathLike[str], kinds: tuple[str, ...], text: str | None, todo: str
-) -> dict[str, Any]:
+def _json(path: _Path, kinds: tuple[str, ...], text: str | None, todo: str) -> dict[str, Any]:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
@@ -178,17 +162,13 @@ def _json(
     if not isinstance(metadata, dict) or found not in kinds:
         raise fail(path, "kind", " or ".join(map(repr, kinds)), repr(found), todo)
     if metadata.get("version") != FORMAT_VERSION:
-        raise fail(path, "version", str(FORMAT_VERSION), repr(metadata.get("version")),
-                   "use the version of tpugraphs that wrote it, or train again")  # fmt: skip
+        todo = "use the version of tpugraphs that wrote it, or train again"
+        raise fail(path, "version", str(FORMAT_VERSION), repr(metadata.get("version")), todo)
     return metadata
 
 
 def take(
-    path: str | os.PathLike[str],
-    tensors: Mapping[str, NDArray[Any]],
-    name: str,
-    shape: tuple[int, ...],
-    dtype: Any,
+    path: _Path, tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: Any
 ) -> NDArray[Any]:
     """Return tensor `name` if it has that shape and dtype and finite values, or raise a CheckpointError."""
     array = tensors.get(name)
@@ -200,9 +180,7 @@ def take(
     return array
 
 
-def entry(
-    path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]
-) -> Any:
+def entry(path: _Path, metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
     """Return entry `name` if it has that type, or raise a CheckpointError. What may be a float is finite."""
     value = metadata.get(name)
     kinds = kind if isinstance(kind, tuple) else (kind,)

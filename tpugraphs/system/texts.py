@@ -19,8 +19,6 @@ from tpugraphs.errors import DataError
 from tpugraphs.system.files import name_of, opened
 from tpugraphs.system.words import counted
 
-__all__ = ["MOST_BYTES", "csv_columns", "parsed", "read_whole"]
-
 MOST_BYTES = 256 << 20  # of memory, for what is read from one file
 _MOST_LINE = 1 << 20  # bytes of a row of CSV
 _PER_CELL = 40  # bytes of a cell: of its place in a list, and of the number that it becomes

@@ -21,14 +21,12 @@ from urllib.parse import urlsplit
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.files import write_whole
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:  # slow to import: only downloads pay for it
     import http.client
-
-__all__ = ["Remote", "Retries", "check_url", "fetch", "on_disk", "probe"]
 
 PIECE = 1 << 20  # bytes read at a time
 MAX_PAUSE = 60.0  # seconds between attempts
@@ -70,15 +68,14 @@ class Remote(NamedTuple):
 
 
 class _RetryError(Exception):
-    """A failure after which another attempt may succeed, in `wait` seconds if the server says so."""
+    """A failure after which another attempt may succeed, in `wait` seconds if the server says so.
 
-    def __init__(self, message: str, wait: float | None = None) -> None:
+    `changed`: the part on disk is useless, so the next attempt begins again.
+    """
+
+    def __init__(self, message: str, wait: float | None = None, changed: bool = False) -> None:
         super().__init__(message)
-        self.wait = wait
-
-
-class _ChangedError(_RetryError):
-    """The part on disk is useless: begin again."""
+        self.wait, self.changed = wait, changed
 
 
 def check_url(url: str) -> str:
@@ -90,10 +87,8 @@ def check_url(url: str) -> str:
     except ValueError:  # of brackets, port or host
         known = False
     if not known or re.search(r"[^!-~]|[?#]", url):
-        raise ConfigError(
-            f"--url {url!r}: expected an address such as https://host/folder, of ASCII characters without "
-            "spaces, user, ? or #"
-        )
+        wanted = "an address such as https://host/folder, of ASCII characters without spaces, user, ? or #"
+        raise ConfigError(f"--url {url!r}: expected {wanted}")
     return url.rstrip("/")
 
 
@@ -114,7 +109,7 @@ def _network(url: str) -> Iterator[None]:
         error.close()
         answer, seconds = f"{error.code} {error.reason}", error.headers.get("Retry-After", "")
         if error.code == 416:
-            raise _ChangedError("the server has no such part of the file: begun again", 0.0) from None
+            raise _RetryError("the server has no such part of the file: begun again", 0.0, True) from None
         if error.code not in RETRY_CODES:
             raise _refused(url, answer, "check the address, your access, or whether it has moved") from None
         wait = float(seconds) if re.fullmatch("[0-9]{1,6}", seconds) else None
@@ -152,23 +147,24 @@ def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET"
 
 
 def _repeat(
-    url: str, work: Callable[[], Done], retries: Retries, notice: Notice, reached: Callable[[], int]
+    url: str, work: Callable[[], Done], retries: Retries, notice: Notice, part: Path | None = None
 ) -> Done:
-    """Repeat `work` until it succeeds, or too many attempts in a row have made no progress."""
-    failures, best = 0, reached()
+    """Repeat `work` until it succeeds, or too many attempts in a row have added nothing to the `part`."""
+    failures, best = 0, _size(part)
     while True:
         try:
             return work()
         except _RetryError as error:
-            there = reached()
+            if part and error.changed:
+                part.unlink(missing_ok=True)
+            there = _size(part)
             failures, best = (1, there) if there > best else (failures + 1, best)
             if failures > retries.count:
                 kept = "what is there is kept, and " if there else ""
                 tried = f"{counted(failures, 'attempt')} that brought nothing new"
-                raise DataError(
-                    f"{error}; gave up after {tried}; {kept}the same command resumes from there",
-                    file=url, field="download", found=str(error), expected="an answer",
-                ) from None  # fmt: skip
+                text = f"{error}; gave up after {tried}; {kept}the same command resumes from there"
+                fields = {"field": "download", "found": str(error), "expected": "an answer"}
+                raise DataError(text, file=url, **fields) from None
             pause = retries.pause * 2 ** (failures - 1) * random.uniform(0.5, 1.0)
             pause = min(MAX_PAUSE, pause if error.wait is None else max(pause, error.wait))
             notice(f"{error}; attempt {failures + 1} in {pause:.0f} s")
@@ -182,11 +178,11 @@ def probe(url: str, retries: Retries, notice: Notice = lambda text: None) -> Rem
         with _open(url, {}, retries.timeout, "HEAD") as answer:
             return Remote.of(url, answer)
 
-    return _repeat(url, ask, retries, notice, lambda: 0)
+    return _repeat(url, ask, retries, notice)
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path and path.exists() else 0
 
 
 def on_disk(target: Path) -> int:
@@ -211,13 +207,9 @@ def fetch(
     part.parent.mkdir(parents=True, exist_ok=True)
 
     def attempt() -> None:
-        try:
-            _attempt(url, part, state, retries.timeout, progress, notice)
-        except _ChangedError:
-            part.unlink(missing_ok=True)
-            raise
+        _attempt(url, part, state, retries.timeout, progress, notice)
 
-    _repeat(url, attempt, retries, notice, lambda: _size(part))
+    _repeat(url, attempt, retries, notice, part)
     with open(part, "rb") as file:
         os.fsync(file.fileno())
     os.replace(part, target)
@@ -247,15 +239,14 @@ def _attempt(url: str, part: Path, state: Path, timeout: float, progress: Progre
         if answer.status == 206:
             begins = answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
             if known is None or not (begins and known.agrees_with(remote)):
-                raise _ChangedError("the file on the server has changed: begun again", 0.0)
+                raise _RetryError("the file on the server has changed: begun again", 0.0, True)
             length = known.length if remote.length is None else remote.length
         else:
             if offset:
                 notice("the file on the server has changed, or the server cannot resume: begun again")
             offset, length = 0, remote.length
             part.write_bytes(b"")  # emptied before the new state is written, so that they never mismatch
-            with atomic_write(state) as file:
-                file.write(json.dumps(remote._asdict()).encode())
+            write_whole(state, json.dumps(remote._asdict()))
         _copy(answer, part, offset, length, progress)
 
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["counted", "few", "json_text", "plural"]
-
 
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return the form of a noun that follows a number.

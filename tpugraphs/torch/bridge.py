@@ -19,8 +19,6 @@ from tpugraphs.kernels.faces import GRAPH_ARRAYS
 from tpugraphs.kernels.signatures import made
 from tpugraphs.system.words import counted
 
-__all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
-
 OPS = tuple(name for name in kernels.__all__ if f"{name}_backward" in kernels.__all__)
 """Names of the ops of `tpugraphs.kernels` that have gradients."""
 LOSSES = ("weighted_sum", *(loss["name"] for loss in _core.losses()))
@@ -30,7 +28,6 @@ Array = NDArray[Any]
 Slot = tuple[str, int | None]  # an argument, and the place in it if it is a sequence
 Pair = tuple[Callable[..., Array], Callable[..., Mapping[str, Any]]]  # an op and its gradients, of arrays
 SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
-NO_DTYPES: Mapping[str, tuple[Any, ...]] = {}
 # Dtypes allowed for arguments of losses, if not SINGLE; others are converted to the first.
 _OF_LOSSES = {"runtimes": SINGLE + DOUBLE, "values": DOUBLE}
 
@@ -109,30 +106,25 @@ def by_edge(edges: Any) -> Array:
     return np.ascontiguousarray(edges.T)
 
 
-def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[Any]]:
+def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Slot, Any]]:
     """Return the arguments that are not tensors, and those that are, with their names."""
     plain: dict[str, Any] = {}
-    slots: list[Slot] = []
-    tensors: list[Any] = []
+    tensors: dict[Slot, Any] = {}
     for name, value in given.items():
         if isinstance(value, torch.Tensor):
-            slots.append((name, None))
-            tensors.append(value)
+            tensors[name, None] = value
         elif isinstance(value, (list, tuple)) and any(isinstance(one, torch.Tensor) for one in value):
             for place, one in enumerate(value):
                 if not isinstance(one, torch.Tensor):
                     text = f"{name}: expected tensors only, found {type(one).__name__} at index {place}"
                     raise ConfigError(f"{text}; pass a torch.Tensor there, too")
-                slots.append((name, place))
-            tensors += value
+                tensors[name, place] = one
         else:
             plain[name] = value
-    return plain, slots, tensors
+    return plain, tensors
 
 
-def _arrays(
-    slots: Iterable[Slot], tensors: Iterable[Any], dtypes: Mapping[str, tuple[Any, ...]] = NO_DTYPES
-) -> dict[str, Any]:
+def _arrays(slots: Iterable[Slot], tensors: Iterable[Any], **dtypes: tuple[Any, ...]) -> dict[str, Any]:
     """Return the arrays of tensors by argument, with sequences put together again."""
     given: dict[str, Any] = {}
     for (name, place), tensor in zip(slots, tensors, strict=True):
@@ -220,7 +212,7 @@ class _Loss(_Function):
 
     @staticmethod
     def forward(name: str, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> tuple[Any, Any]:
-        arrays = _arrays(slots, tensors, _OF_LOSSES)
+        arrays = _arrays(slots, tensors, **_OF_LOSSES)
         value, gradient = getattr(kernels, name)(**arrays, **plain)
         return torch.tensor(value, dtype=tensors[0].dtype), torch.from_numpy(gradient)
 
@@ -269,14 +261,14 @@ def _face(
         Takes tensors of any strides and float dtype instead of arrays, and no ``out``; `tpugraphs.torch`
         lists what is copied and what is returned.
         """
-        plain, slots, tensors = _sorted({key: given[key] for key in parameters})
+        plain, tensors = _sorted({key: given[key] for key in parameters})
         if "edge_index" in plain:
             plain["edge_index"] = by_edge(plain["edge_index"])
-        for (key, _), tensor in zip(slots, tensors, strict=True):
+        for (key, _), tensor in tensors.items():
             if without_gradient(key) and tensor.requires_grad and torch.is_grad_enabled():
                 text = f"tg.torch.{name}: {key} requires a gradient, and has none here"
                 raise ConfigError(f"{text}; pass {key}.detach()")
-        return apply(plain, slots, *tensors)
+        return apply(plain, list(tensors), *tensors.values())
 
     doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
     doc = doc.replace("edge_index : (E, 2) int64", "edge_index : (2, E) int64, as in PyTorch Geometric")

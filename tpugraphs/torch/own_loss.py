@@ -12,18 +12,12 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.recipes.functions import plain_name
-
-__all__ = ["as_loss"]
+from tpugraphs.torch.bridge import Array
 
 Loss = Callable[[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]], tuple[float, NDArray[Any]]]
 
 
-def _value_and_gradient(
-    function: Callable[..., Any],
-    scores: NDArray[np.float32],
-    runtimes: NDArray[np.float64],
-    lists: NDArray[np.int64],
-) -> tuple[float, NDArray[Any]]:
+def _value_and_gradient(function: Any, scores: Array, runtimes: Array, lists: Array) -> tuple[float, Array]:
     with torch.inference_mode(False), torch.enable_grad():
         leaf = torch.from_numpy(scores).requires_grad_()
         value = function(leaf, torch.from_numpy(runtimes), torch.from_numpy(lists))

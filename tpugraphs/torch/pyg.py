@@ -15,23 +15,23 @@ from tpugraphs.data.schema import read_schema, write_schema
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
 
-__all__ = ["from_pyg", "to_pyg"]
-
 _KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
-# Arguments of graphs -> names of their arrays in a Data, where they differ. Arrays with "index" in their name
-# hold node numbers, which a Batch of several graphs offsets.
-_NAMES = {
-    "node_feat": "x",
-    "node_config_ids": "config_node_index",
-    "node_config_feat": "digits",
+_SAME = (
+    *("node_opcode", "edge_index", "node_splits", "graph_feat", "config_feat"),
+    *("runtime", "config_runtime_normalizers", "valid", "repeats"),
+)
+# Arguments of graphs -> names of their arrays in a Data. Arrays with "index" in their name hold node numbers,
+# which a Batch of several graphs offsets.
+_FIELDS = {
+    **{name: name for name in _SAME},
+    **{"node_feat": "x", "node_config_ids": "config_node_index", "node_config_feat": "digits"},
     "config_runtime": "runtime",
 }
+_SWAPPED = {
+    "edge_index": "(2, E)",
+    "node_config_feat": "(K, C, D)",
+}  # shapes in a Data, the first two axes swapped
 _TEXTS = ("name", "collection")
-_FIELDS = (
-    *("node_feat", "node_opcode", "edge_index", "node_splits", "graph_feat", "config_feat"),
-    *("node_config_ids", "node_config_feat", "runtime", "config_runtime", "config_runtime_normalizers"),
-    *("valid", "repeats"),
-)
 
 
 def _data_class() -> Any:
@@ -95,17 +95,15 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
         if field not in _FIELDS or value is None:
             continue
         array = np.array(graph.config_digits if field == "node_config_feat" else value)
-        if field == "edge_index":
-            array = np.ascontiguousarray(array.T)
-        elif field == "node_config_feat":
-            array = np.ascontiguousarray(array.transpose(1, 0, 2))
+        if field in _SWAPPED:
+            array = np.ascontiguousarray(array.swapaxes(0, 1))
         elif field == "node_opcode":
             array = array.astype(np.int64)
         elif field == "graph_feat":
             array = array[None]
         elif field == "node_splits":
             array = array.reshape(-1)
-        tensors[_NAMES.get(field, field)] = torch.from_numpy(array)
+        tensors[_FIELDS[field]] = torch.from_numpy(array)
     texts = {text: value for text in _TEXTS if (value := getattr(graph, text)) is not None}
     schema = torch.from_numpy(_padded(write_schema(graph.schema, graph.about), graph))
     return data_class(**tensors, **texts, num_configs=graph.num_configs, kind=graph.kind, schema=schema)
@@ -123,15 +121,13 @@ def _array(name: str, value: Any) -> Any:
 
 def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of a Data in the shape that graphs have."""
-    dimensions = {"edge_index": 2, "node_config_feat": 3}.get(field)
-    if dimensions is not None and (array.ndim != dimensions or (dimensions == 2 and len(array) != 2)):
-        expected = "shape (2, E)" if dimensions == 2 else "shape (K, C, D)"
-        does = "transpose it: edge_index.T" if array.shape[1:] == (2,) else "bring it into PyG's order first"
-        raise DataError.of(name, expected, f"shape {array.shape}", does)
-    if field == "edge_index":
-        return array.T
-    if field == "node_config_feat":
-        return array.transpose(1, 0, 2)
+    if shape := _SWAPPED.get(field):
+        if array.ndim != shape.count(",") + 1 or (field == "edge_index" and len(array) != 2):
+            does = (
+                "transpose it: edge_index.T" if array.shape[1:] == (2,) else "bring it into PyG's order first"
+            )
+            raise DataError.of(name, f"shape {shape}", f"shape {array.shape}", does)
+        return array.swapaxes(0, 1)
     return array[0] if field == "graph_feat" and array.ndim == 2 and len(array) == 1 else array
 
 
@@ -173,8 +169,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         raise ConfigError(f"from_pyg: kind: expected {', '.join(_KINDS)}, found {kind!r}; leave it out")
     skipped = "config_runtime" if kind == Graph.kind else "runtime"  # not a name in the class
     given: dict[str, Any] = {text: data[text] for text in _TEXTS if text in data}
-    for field in _FIELDS:
-        name = _NAMES.get(field, field)
+    for field, name in _FIELDS.items():
         if field != skipped and name in data and data[name] is not None:
             given[field] = _ours(field, name, np.asarray(_array(name, data[name])))
     if kind == Graph.kind and "schema" in data:
@@ -182,13 +177,13 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         if isinstance(text, str):  # from earlier versions
             text = torch.tensor(list(text.encode()), dtype=torch.uint8)
         if not isinstance(text, torch.Tensor):
-            raise DataError.of("schema", "what to_pyg wrote", f"{type(text).__name__}", "leave it out")
+            raise DataError.of("schema", "what to_pyg wrote", type(text).__name__, "leave it out")
         given["schema"], given["about"] = read_schema(np.asarray(_array("schema", text)))
     given |= {name: _array(name, value) for name, value in fields.items()}
     if "edge_index" in fields:
         given["edge_index"] = _ours("edge_index", "edge_index", np.asarray(given["edge_index"]))
     for field, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if parameter.default is parameter.empty and field not in given:
-            name = _NAMES.get(field, field)
+            name = _FIELDS.get(field, field)
             raise DataError.of(name, f"one, as kind is {kind!r}", "none", f"add it, or pass {field}=")
     return _KINDS[kind](**given)
