@@ -278,7 +278,19 @@ def fit_arguments() -> str:
     text = typed_dict("FitButShared", f"{all_of}, but `verbose` and `groups`.", fields)
     text += "\n\n\n" + typed_dict("FitArguments", f"{all_of}.", some, "FitButShared, total=False")
     text += "\n\n\n" + typed_dict("FitTogether", f"{all_of}, for several rankers together.", together)
-    return module("Types of the arguments of a fit.", text, ["FitArguments", "FitButShared", "FitTogether"])
+    doc = "Arguments of :func:`tpugraphs.train_seeds` by keyword, but the fields of the rankers."
+    seeds = {name: types for name, types in by_keyword(tg.train_seeds).items() if name not in TOGETHER}
+    text += "\n\n\n" + typed_dict("SeedArguments", doc, seeds, "FitTogether, total=False")
+    doc = "Arguments of :meth:`tpugraphs.Ranker.adapt` by keyword."
+    text += "\n\n\n" + typed_dict("AdaptOptions", doc, by_keyword(tg.Ranker.adapt))
+    names = ["AdaptOptions", "FitArguments", "FitButShared", "FitTogether", "SeedArguments"]
+    return module("Types of arguments that functions hand on.", text, names)
+
+
+def by_keyword(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the types of the arguments that a function takes by keyword alone."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: quoted(one.annotation) for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 IMPORTS = {  # name in a type -> where it is from

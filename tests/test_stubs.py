@@ -133,7 +133,7 @@ def test_fields_of_recipes_have_types():
     [
         ("evaluation.evaluator.EvaluateOptions", tg.evaluation.evaluate, {"configs"}),
         ("evaluation.scorer.PredictOptions", tg.ranker.ScorerBase.predict, set()),
-        ("ranker.scorer.AdaptOptions", tg.Ranker.adapt, set()),
+        ("ranker.arguments.AdaptOptions", tg.Ranker.adapt, set()),
         ("preprocess.pruning.PruneOptions", tg.kernels.prune, set()),
         ("xla.collecting.CollectOptions", "xla.collect", {"space", "name", "out"}),
         ("ranker.arguments.FitArguments", tg.Ranker.fit, set()),

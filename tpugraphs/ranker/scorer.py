@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,8 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import file_name
 
-
-class AdaptOptions(TypedDict, total=False):
-    """Arguments of :meth:`tpugraphs.Ranker.adapt` by keyword."""
-
-    steps: int
-    anchor: float
-    only: Sequence[str] | None
+if TYPE_CHECKING:
+    from tpugraphs.ranker.arguments import AdaptOptions
 
 
 class ScorerBase(Convention, ABC):

@@ -36,10 +36,10 @@ from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import no_graphs
 
 if TYPE_CHECKING:
-    from tpugraphs.ranker.arguments import FitTogether
+    from tpugraphs.ranker.arguments import FitTogether, SeedArguments
     from tpugraphs.recipes.fields import FieldsButLength, RecipeName, Unknown
 
-    class SeedOptions(FieldsButLength, FitTogether, total=False):
+    class Seeding(FieldsButLength, SeedArguments, total=False):
         """Fields of the rankers, and arguments of their fits."""
 
 
@@ -447,17 +447,10 @@ def _members(rankers: Any) -> list[Ranker]:
 
 @overload
 def train_seeds(
-    recipe: RecipeName | str = "first-layout",
-    train: Graphs | None = None,
-    valid: Valid = None,
-    *,
-    seeds: int | Iterable[int] = 5,
-    select: str | int | None = None,
-    callbacks: Callable[[int], Sequence[Callback]] | None = None,
-    workers: int | None = None,
-    preset: str = "cpu",
-    precision: str = "f32",
-    **options: Unpack[SeedOptions],
+    recipe: RecipeName | str = ...,
+    train: Graphs | None = ...,
+    valid: Valid = ...,
+    **options: Unpack[Seeding],
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
