@@ -149,19 +149,16 @@ def unseen_graphs(
     if len(set(labels)) < 2:
         raise ConfigError("graphs: expected at least two graphs (or groups): one to learn from, one to rank")
     of = _dealt(labels, check_whole("folds", folds, 2), seed) if folds is not None else labels
+    large = [i for i in range(len(sequence)) if least == 0 or sequence[i].num_configs >= least]
+    if not large:
+        raise ConfigError(f"least: no graph has {counted(least, 'config')}")
     made = []
     for number, fold in enumerate(dict.fromkeys(of)):
-        seen = [i for i, other in enumerate(of) if other != fold]
-        unseen = [i for i, other in enumerate(of) if other == fold]
-        unseen = [i for i in unseen if least == 0 or sequence[i].num_configs >= least]
-        if not unseen:
-            continue
-        train: Sequence[Graph] = Part(sequence, seen)
-        if isinstance(graphs, (list, tuple)):
-            train = list(train)  # then a fit can hold out a share of the configs
-        made.append(Fold(f"fold {number}", train, (), Part(sequence, unseen), unseen))
-    if not made:
-        raise ConfigError(f"least: no graph has {counted(least, 'config')}")
+        if unseen := [i for i in large if of[i] == fold]:
+            train: Sequence[Graph] = Part(sequence, [i for i, other in enumerate(of) if other != fold])
+            if isinstance(graphs, (list, tuple)):
+                train = list(train)  # then a fit can hold out a share of the configs
+            made.append(Fold(f"fold {number}", train, (), Part(sequence, unseen), unseen))
     return made
 
 

@@ -21,12 +21,13 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.baselines import Array, Floats, LearntScorer, feature_table
-from tpugraphs.ranker.conventions import every_graph, learnable
+from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.ensemble import fastest_together
 from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_number, check_whole
+from tpugraphs.training.trainset import as_graphs
 
 _CHUNK = 4096  # rows scored at a time
 _CANDIDATES = 500  # configs, best by mean, among which `choose` picks
@@ -455,9 +456,10 @@ class MultiTaskGaussianProcess(Process):
         ConfigError
             More than 1,000 graphs or different configs.
         """
-        graphs = list(every_graph("train", learnable(train, valid)[0]))
-        if len(graphs) > _PROGRAMS:
-            raise ConfigError(f"train: expected at most {_PROGRAMS:,} graphs, got {len(graphs):,}")
+        listed = as_graphs("train", learnable(train, valid)[0])
+        if len(listed) > _PROGRAMS:  # before any is read
+            raise ConfigError(f"train: expected at most {_PROGRAMS:,} graphs, got {len(listed):,}")
+        graphs = [listed[i] for i in range(len(listed))]
         made = self._prepared(graphs)
         described = np.stack([made._described(graph) for graph in graphs])
         parts = [made._columns(graph, graph.ran) for graph in graphs]
