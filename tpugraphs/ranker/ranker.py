@@ -363,10 +363,8 @@ class Ranker(ScorerBase):
         same = all(name in old and old[name] == value for name, value in params.items())
         if same and not (by_epochs and old.get("steps") is not None):
             return self
-        defaults = plain(self._recipe.fields(self.preset))
-        given = {name: value for name, value in old.items() if name in defaults and defaults[name] != value}
         known = get_recipe(params.get("recipe", old["recipe"])).options.__dataclass_fields__
-        given = {name: value for name, value in given.items() if name in known}
+        given = {name: value for name, value in self._changed().items() if name in known}
         if by_epochs:
             given.pop("steps", None)
         elif params.get("steps") is not None and "epochs" not in params:
@@ -386,20 +384,22 @@ class Ranker(ScorerBase):
         network = isinstance(self.estimator, NetworkEstimator)
         return f"{self!r}\n{summary(self.network)}" if network else repr(self)
 
-    def __repr__(self) -> str:
+    def _changed(self) -> dict[str, Any]:
+        """Return the fields that differ from those of the preset."""
         defaults = self._recipe.fields(self.preset)
+        return {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
+
+    def __repr__(self) -> str:
         shown = {"seed": self.seed, "preset": self.preset}
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
-        shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
+        shown |= self._changed()
         arguments = ", ".join([repr(self.recipe), *(f"{n}={shortly(v)}" for n, v in shown.items())])
         size = "" if self.estimator.size is None else f"{counted(self.estimator.size, 'parameter')}, "
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
     def _repr_html_(self) -> str:
         """Return the `repr`, every field, and the curve of the last fit."""
-        defaults, fields = plain(self._recipe.fields(self.preset)), plain(self.fields)
-        changed = {name: value for name, value in fields.items() if defaults[name] != value}
-        size = self.estimator.size
+        size, history = self.estimator.size, self.estimator.history
         facts = {
             "what": self._recipe.summary,
             "ranks": f"{self.kind} graphs",
@@ -407,14 +407,13 @@ class Ranker(ScorerBase):
             "seed": self.seed,
             "preset": self.preset,
             "precision": self.precision,
-            "changed": ", ".join(f"{name}={shortly(value)}" for name, value in changed.items()),
+            "changed": ", ".join(f"{name}={shortly(value)}" for name, value in self._changed().items()),
         }
-        rows = [(name, shortly(value)) for name, value in fields.items()]
-        parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
-        if self.estimator.history is not None:
-            parts.append(self.estimator.history._repr_html_())
+        rows = [(name, shortly(value)) for name, value in vars(self.fields).items()]
+        folded = markup.folded("all fields", markup.table(("field", "value"), rows))
+        curve = "" if history is None else history._repr_html_()
         state = "fitted" if self.fitted else "not fitted"
-        return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
+        return markup.card(type(self).__name__, self.recipe, state, facts, folded, curve)
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_learning", "_thread", "_training"}
