@@ -26,10 +26,8 @@ from tpugraphs.ranker.folds import Fold, trained
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import memory, tables, tensorfile
+from tpugraphs.system import files, memory, progress, tables, tensorfile
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.files import atomic_write
-from tpugraphs.system.progress import tracked
 from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
@@ -111,7 +109,7 @@ def compare(
     else:
         os.makedirs(folder, exist_ok=True)
         run = partial(_kept, Path(folder), {fold.name: _content(fold) for fold in divided})
-    trials = [run(task) for task in tracked(tasks, "compare", "trial", verbose)]
+    trials = [run(task) for task in progress.tracked(tasks, "compare", "trial", verbose)]
     return Comparison(tuple(trials), divided)
 
 
@@ -550,7 +548,7 @@ class Comparison:
         plot.save(self.plot(), f"{base}.png")
         json_text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         for suffix, text in ((".md", above + self.to_markdown()), (".json", json_text)):
-            with atomic_write(base + suffix) as file:
+            with files.atomic_write(base + suffix) as file:
                 file.write((text + "\n").encode())
 
 

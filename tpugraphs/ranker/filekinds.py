@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
+from tpugraphs.system import files, tensorfile
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.scorer import ScorerBase
@@ -90,7 +89,7 @@ def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     OSError
         The file cannot be opened.
     """
-    name = file_name(path)
+    name = files.file_name(path)
     metadata, tensors = tensorfile.read(name, *_KINDS)
     scorer: ScorerBase = _KINDS[metadata["kind"]](name, metadata, tensors)
     return scorer

@@ -22,9 +22,8 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.evaluation.scorer import ChooseOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
-from tpugraphs.system import tensorfile
+from tpugraphs.system import files, tensorfile
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.files import file_name
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.arguments import AdaptOptions
@@ -382,7 +381,7 @@ class ScorerBase(Convention, ABC):
             The file cannot be written.
         """
         metadata, tensors = self.to_file()
-        tensorfile.write(file_name(path), self.file_kind, {"package": __version__, **metadata}, tensors)
+        tensorfile.write(files.file_name(path), self.file_kind, {"package": __version__, **metadata}, tensors)
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -430,7 +429,7 @@ class ScorerBase(Convention, ABC):
         CheckpointError
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
-        name = file_name(path)
+        name = files.file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
 
 

@@ -23,10 +23,8 @@ from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring, unchanged_if_it_fails
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, markup, tables
+from tpugraphs.system import files, markup, signatures, tables, texts
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.signatures import checked_names, shows
-from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted, json_text
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
@@ -354,7 +352,7 @@ def _checked(
     return found
 
 
-@shows(FitOptions, TOGETHER)
+@signatures.shows(FitOptions, TOGETHER)
 def train_members(
     rankers: Iterable[Ranker | str],
     train: Graphs,
@@ -409,7 +407,7 @@ def train_members(
     <Ensemble: 2 x graph-config, normalize='rank'>
     """
     members = _members(rankers)
-    given = FitOptions(**checked_names("train_members", TOGETHER, options))
+    given = FitOptions(**signatures.checked_names("train_members", TOGETHER, options))
     folders = [f"member-{i}" for i in range(len(members))]
     every = dict(zip(members, _checked(members, given, folders), strict=True))
     networks = {one: made for one in members if isinstance(made := one._fresh(), NetworkEstimator)}
@@ -458,7 +456,7 @@ def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: A
 def train_seeds(
     recipe: str = ..., train: Graphs | None = ..., valid: Valid = ..., **options: Unknown
 ) -> SeedRuns: ...
-@shows(FitOptions, TOGETHER)  # type: ignore[misc]  # no value fits the third
+@signatures.shows(FitOptions, TOGETHER)  # type: ignore[misc]  # no value fits the third
 def train_seeds(
     recipe: str | Recipe = "first-layout",
     train: Graphs | None = None,
@@ -575,7 +573,7 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         _write_json(path, plan)
         return
     try:
-        stated = parsed(read_whole(path))
+        stated = texts.parsed(texts.read_whole(path))
     except ValueError as error:
         raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
