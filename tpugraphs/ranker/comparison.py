@@ -295,7 +295,7 @@ class Task(NamedTuple):
             "losses": recipe.losses(ranker.fields),
             "model": [*ranker.pipeline.steps, *ranker.steps] if known else [],
             "functions": [function_name(function) for function in functions if function is not None],
-            "seed": int(ranker.seed),
+            "seed": ranker.seed,
             "tta": self.tta,
             "data": data,
             **({} if ranker.precision == "f32" else {"precision": ranker.precision}),
@@ -316,7 +316,7 @@ class Task(NamedTuple):
         trial = Trial(
             recipe=ranker.recipe,
             variant=self.variant,
-            seed=int(ranker.seed),
+            seed=ranker.seed,
             fold=fold.name,
             parameters=ranker.num_parameters,
             seconds=seconds,

@@ -35,7 +35,7 @@ from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.system.words import counted
 from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History
-from tpugraphs.training.fit import FitOptions, Networked
+from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
 from tpugraphs.training.trainset import known_as
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tpugraphs.ranker.arguments import FitArguments
     from tpugraphs.recipes.fields import RecipeFields, RecipeName, Unknown
 
+_OWN = ("recipe", "seed", "preset", "precision")  # arguments of all rankers, besides the recipe's fields
 _ARGUMENTS = [one.name for one in fields(FitOptions) if one.name != "ranker"]  # of `fit`, by keyword
 # What a recipe may train, by the name in its `estimator`.
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
@@ -128,9 +129,8 @@ class Ranker(ScorerBase):
         **fields: Any,
     ) -> None:
         found = get_recipe(recipe)
-        check_whole("seed", seed, 0)
-        check_precision(precision, TRAINING)
-        self._recipe, self.fields = found, found.fields(preset, fields)
+        seed, precision = check_whole("seed", seed, 0), check_precision(precision, TRAINING)
+        self._recipe, self.fields = found, found.fields(preset, fields)  # the last that may be refused
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
         self._learning, self._thread = threading.Lock(), 0
         self.reset()
@@ -147,7 +147,7 @@ class Ranker(ScorerBase):
         """Return a new estimator of the recipe."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
-        return make(self._recipe, self.fields, int(self.seed), self.precision)
+        return make(self._recipe, self.fields, self.seed, self.precision)
 
     # While a fit runs, its own thread (callbacks, losses) sees what is trained, and scores with it from the
     # first step on. Other threads see what was learnt before, and so do all after a fit that fails.
@@ -332,10 +332,9 @@ class Ranker(ScorerBase):
         dict of str to value
             What ``Ranker(**params)`` takes.
         """
-        names = self.fields.__dataclass_fields__
-        recipe = self.recipe if is_registered(self._recipe) else self._recipe
-        own = {"recipe": recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
-        return {**own, **{name: getattr(self.fields, name) for name in names}}
+        own: dict[str, Any] = {name: getattr(self, name) for name in _OWN}
+        own |= {} if is_registered(self._recipe) else {"recipe": self._recipe}
+        return {**own, **{name: getattr(self.fields, name) for name in self.fields.__dataclass_fields__}}
 
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
@@ -369,8 +368,7 @@ class Ranker(ScorerBase):
             given.pop("steps", None)
         elif params.get("steps") is not None and "epochs" not in params:
             given.pop("epochs", None)
-        own = {name: old[name] for name in ("recipe", "seed", "preset", "precision")}
-        Ranker.__init__(self, **{**own, **given, **params})
+        Ranker.__init__(self, **{**{name: old[name] for name in _OWN}, **given, **params})
         return self
 
     def summary(self) -> str:
@@ -404,9 +402,7 @@ class Ranker(ScorerBase):
             "what": self._recipe.summary,
             "ranks": f"{self.kind} graphs",
             "parameters": None if size is None else f"{size:,}",
-            "seed": self.seed,
-            "preset": self.preset,
-            "precision": self.precision,
+            **{name: getattr(self, name) for name in _OWN[1:]},
             "changed": ", ".join(f"{name}={shortly(value)}" for name, value in self._changed().items()),
         }
         rows = [(name, shortly(value)) for name, value in vars(self.fields).items()]
@@ -549,17 +545,13 @@ class Ranker(ScorerBase):
         check_whole("checkpoint_every", how.checkpoint_every, 1)
         if how.epochs is None and how.steps is None:
             how = replace(how, epochs=self.fields.epochs, steps=self.fields.steps)
-        return replace(how, ranker=self, init=self._beginning(how.init))
-
-    def _beginning(self, init: Any) -> Networked | None:
-        """Return the ranker with whose weights a fit begins."""
-        if init is None:
-            return None
-        if not isinstance(init, Ranker):
+        init: Any = how.init
+        if init is not None and not isinstance(init, Ranker):
             todo = "; tg.load_ranker(path) opens a file" if isinstance(init, (str, os.PathLike)) else ""
             raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}{todo}")
-        init.require_fit("fit(init=...)")
-        return copy.deepcopy(init) if init is self else init
+        if init is not None:
+            init.require_fit("fit(init=...)")
+        return replace(how, ranker=self, init=copy.deepcopy(init) if init is self else init)
 
     def partial_fit(self, graph: Graph | TableLike, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
@@ -797,10 +789,7 @@ class Ranker(ScorerBase):
         custom = self._recipe.estimator == "network" and not is_built_in(self._recipe)
         return {
             "feature_schema": SCHEMA,
-            "recipe": self.recipe,
-            "seed": int(self.seed),
-            "preset": self.preset,
-            "precision": self.precision,
+            **{name: getattr(self, name) for name in _OWN},
             "fields": plain(self.fields),
             **({described.ENTRY: described.describe(self._recipe, self.fields)} if custom else {}),
             **metadata,

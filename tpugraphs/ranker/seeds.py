@@ -347,7 +347,7 @@ def _checked(
     found = []
     for one, name in zip(rankers, folders, strict=True):
         folder = None if how.checkpoint_dir is None else os.path.join(how.checkpoint_dir, name)
-        called = () if callbacks is None else callbacks(int(one.seed))
+        called = () if callbacks is None else callbacks(one.seed)
         found.append(one.checked(replace(how, checkpoint_dir=folder, callbacks=called)))
     return found
 
@@ -586,7 +586,7 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
 
 def _runs(crew: Crew, rule: Rule, began: float) -> SeedRuns:
     """Judge and select the rankers that have learnt something."""
-    runs = {fit: SeedRun(int(fit.seed), fit.ranker) for fit in crew.fits}
+    runs = {fit: SeedRun(fit.seed, fit.ranker) for fit in crew.fits}
     for fit, text in crew.failed.items():
         fit.ranker.reset()
         runs[fit].failed, runs[fit].why = text, f"failed: {text}"
