@@ -43,6 +43,7 @@ from tpugraphs.layertime.devices import FIGURES  # noqa: E402
 from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS  # noqa: E402
 from tpugraphs.layertime.measuring import FRAMEWORKS  # noqa: E402
 from tpugraphs.layertime.methods import METHODS  # noqa: E402
+from tpugraphs.ranker.seeds import TOGETHER  # noqa: E402
 from tpugraphs.recipes.declared import attributes  # noqa: E402
 from tpugraphs.training.fit import FitOptions  # noqa: E402
 
@@ -216,7 +217,9 @@ class UnknownFieldOrValue(Protocol[StrT_co]):
     So checkers name the wrong argument, in place of all overloads with all fields.
     \"\"\"
 
-    def __format__(self, spec: str, /) -> StrT_co: ..."""
+    def __format__(self, spec: str, /) -> StrT_co: ...
+
+Unknown = UnknownFieldOrValue[Never]"""
 
 
 def recipe_fields() -> str:
@@ -233,7 +236,7 @@ def recipe_fields() -> str:
     text += "\n\n\n" + typed_dict("RecipeFields", more, length, "FieldsButLength, total=False")
     names = "".join(f'    "{name}",\n' for name in sorted(recipes._built_in()))
     known = f'RecipeName = Literal[\n{names}]\n"""Names of the recipes of the package."""'
-    everything = ["FieldsButLength", "RecipeFields", "RecipeName", "UnknownFieldOrValue"]
+    everything = ["FieldsButLength", "RecipeFields", "RecipeName", "Unknown"]
     stub = module("Types of the fields of recipes.", f"{known}\n\n{UNKNOWN}\n\n{text}", everything)
     return stub.replace("\n\n\n", "\n\n")
 
@@ -266,11 +269,6 @@ def layer_words() -> str:
     return module("Words of the commands of layer times.", "\n".join(lines), list(words))
 
 
-TOGETHER = (  # arguments that rankers which are trained side by side have in common
-    *("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose"),
-)
-
-
 def fit_arguments() -> str:
     """Return `FitArguments`: what `Ranker.fit` takes by keyword, for functions that hand it on."""
     fields = {one.name: quoted(one.type) for one in dataclasses.fields(FitOptions) if one.name != "ranker"}
@@ -280,7 +278,19 @@ def fit_arguments() -> str:
     text = typed_dict("FitButShared", f"{all_of}, but `verbose` and `groups`.", fields)
     text += "\n\n\n" + typed_dict("FitArguments", f"{all_of}.", some, "FitButShared, total=False")
     text += "\n\n\n" + typed_dict("FitTogether", f"{all_of}, for several rankers together.", together)
-    return module("Types of the arguments of a fit.", text, ["FitArguments", "FitButShared", "FitTogether"])
+    doc = "Arguments of :func:`tpugraphs.train_seeds` by keyword, but the fields of the rankers."
+    seeds = {name: types for name, types in by_keyword(tg.train_seeds).items() if name not in TOGETHER}
+    text += "\n\n\n" + typed_dict("SeedArguments", doc, seeds, "FitTogether, total=False")
+    doc = "Arguments of :meth:`tpugraphs.Ranker.adapt` by keyword."
+    text += "\n\n\n" + typed_dict("AdaptOptions", doc, by_keyword(tg.Ranker.adapt))
+    names = ["AdaptOptions", "FitArguments", "FitButShared", "FitTogether", "SeedArguments"]
+    return module("Types of arguments that functions hand on.", text, names)
+
+
+def by_keyword(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the types of the arguments that a function takes by keyword alone."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: quoted(one.annotation) for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 IMPORTS = {  # name in a type -> where it is from
@@ -291,6 +301,7 @@ IMPORTS = {  # name in a type -> where it is from
     "Sequence": "from collections.abc import Sequence",
     "Any": "from typing import Any",
     "Literal": "from typing import Literal",
+    "Never": "from typing import Never",
     "Protocol": "from typing import Protocol",
     "TypedDict": "from typing import TypedDict",
     "TypeVar": "from typing import TypeVar",
@@ -318,7 +329,7 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "torch/__init__.pyi": of_tensors,
     "recipes/fields.pyi": recipe_fields,
     "recipes/methods.pyi": methods,
-    "ranker/arguments.py": fit_arguments,
+    "ranker/arguments.pyi": fit_arguments,
     "layertime/methods/fields.py": method_fields,
     "cli/layertime/words.py": layer_words,
 }

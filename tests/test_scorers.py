@@ -207,7 +207,7 @@ def test_the_mean_effect_of_shared_configs(tmp_path: Path) -> None:
     assert mean.score([one]) == tg.metrics.kendall_tau(expected, one.runtime)
     with pytest.raises(tg.DataError, match="does not fit the schema"):
         mean.predict(tg.Graph(config_feat=[[1.0]]))
-    with pytest.raises(tg.DataError, match="configs as features alone"):
+    with pytest.raises(tg.DataError, match="features and nothing else"):
         MeanEffect().fit(small_graph())
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         MeanEffect().predict(one)

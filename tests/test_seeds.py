@@ -189,7 +189,7 @@ def test_one_validation_graph_or_a_share_or_none():
 def test_wrong_arguments(options, word):
     with pytest.raises(tg.ConfigError, match=word):
         train(**options)
-    with pytest.raises(tg.ConfigError, match="train: expected graphs"):
+    with pytest.raises(tg.ConfigError, match="train: expected a graph"):
         tg.train_seeds(RECIPE)
 
 

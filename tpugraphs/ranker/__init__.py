@@ -1,18 +1,18 @@
 """Scorers: rankers, ensembles, training with several seeds, routing, baselines, a base class for yours."""
 
+from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.ranker.baselines import LinearBaseline, MeanEffect, RandomBaseline, random_scores
 from tpugraphs.ranker.comparison import Comparison, Trial, compare
-from tpugraphs.ranker.ensemble import Ensemble, open_rankers
+from tpugraphs.ranker.ensemble import Ensemble, distill, open_rankers, pseudo_label
 from tpugraphs.ranker.filekinds import load_ranker
-from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
+from tpugraphs.ranker.folds import Fold, cross_validate, leave_out, unseen_configs, unseen_graphs
 from tpugraphs.ranker.importance import Importance, permutation_importance
-from tpugraphs.ranker.leaveout import cross_validate, leave_out
-from tpugraphs.ranker.members import distill, pseudo_label, train_members
 from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess
-from tpugraphs.ranker.ranker import Ranker, list_recipes
+from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.routed import Nearest, Routed
-from tpugraphs.ranker.scorer import Scorer, ScorerBase
-from tpugraphs.ranker.seeds import SeedRuns, train_seeds
+from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.seeds import SeedRuns, train_members, train_seeds
+from tpugraphs.recipes import list_recipes
 
 __all__ = [
     "Comparison",

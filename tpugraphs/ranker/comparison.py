@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -18,20 +18,16 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.evaluation import plot
-from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation import measured_runtimes, plot
 from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
-from tpugraphs.ranker.baselines import RandomBaseline
+from tpugraphs.ranker.baselines import random_scores
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
-from tpugraphs.ranker.folds import Fold
-from tpugraphs.ranker.leaveout import trained
+from tpugraphs.ranker.folds import Fold, trained
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import machine, tables, tensorfile
+from tpugraphs.system import files, machine, progress, tables, tensorfile
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.files import atomic_write
-from tpugraphs.system.progress import Progress
 from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
@@ -39,9 +35,8 @@ if TYPE_CHECKING:
 
     from tpugraphs.recipes.fields import RecipeFields
 
-__all__ = ["Comparison", "Trial", "compare"]
-
 Parts = list[NDArray[np.float32]]  # scores (C,) of every graph
+_SCORES = ("scores", "choosing")  # parts of a trial that are tensors of its file
 _ENTRIES: dict[str, Any] = {  # in the file of a trial, with their types
     "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
     "peak": (int, type(None)), "per_1000": float, "values": dict,
@@ -109,24 +104,23 @@ def compare(
     """
     divided = _checked(folds)
     tasks = _tasks(recipes, divided, check_whole("seeds", seeds, 1), preset, fields, tta)
-    place = None if folder is None else Path(folder)
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-    data = {fold.name: _content(fold) for fold in divided} if place is not None else {}
-    trials = []
-    with Progress(len(tasks), "compare", "trial", verbose) as bar:
-        for task in tasks:
-            file = None if place is None else place / task.key(data[task.fold.name])
-            if file is not None and file.exists():
-                trial = Trial.load(file)
-                trial = replace(trial, variant=task.variant)  # the same fields may be named otherwise
-            else:
-                trial = task.run()
-                if file is not None:
-                    trial.save(file)
-            trials.append(trial)
-            bar.update(1)
+    if folder is None:
+        run = Task.run
+    else:
+        os.makedirs(folder, exist_ok=True)
+        run = partial(_kept, Path(folder), {fold.name: _content(fold) for fold in divided})
+    trials = [run(task) for task in progress.tracked(tasks, "compare", "trial", verbose)]
     return Comparison(tuple(trials), divided)
+
+
+def _kept(folder: Path, data: Mapping[str, str], task: Task) -> Trial:
+    """Read a trial from the folder, or run it and write it there; `data` are digests of the folds."""
+    file = folder / task.key(data[task.fold.name])
+    if file.exists():
+        return replace(Trial.load(file), variant=task.variant)  # the same fields may be named otherwise
+    trial = task.run()
+    trial.save(file)
+    return trial
 
 
 def _checked(folds: Iterable[Fold]) -> list[Fold]:
@@ -155,17 +149,15 @@ def _tasks(
     for given in recipes:
         one, own = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, {})
         if not isinstance(one, (str, Recipe)) or not isinstance(own, Mapping):
-            raise ConfigError(
-                f"recipes: expected names, recipes, or pairs (recipe, fields), got {given!r:.60}"
-            )
+            expected = "names, recipes, or pairs (recipe, fields)"
+            raise ConfigError(f"recipes: expected {expected}, got {given!r:.60}")
         recipe = get_recipe(one)
         common = {name: value for name, value in fields.items() if hasattr(recipe.options, name)}
         used |= common.keys()
         variant = ", ".join(f"{name}={value}" for name, value in own.items())
         if "seed" in own:
-            raise ConfigError(
-                f"{recipe.name}: seed: a variant has the seeds of all others; seeds= says how many"
-            )
+            todo = "a variant has the seeds of all others; seeds= says how many"
+            raise ConfigError(f"{recipe.name}: seed: {todo}")
         name = f"{recipe.name}, {variant}" if variant else recipe.name
         if name in names:
             raise ConfigError(f"recipes: expected each once, got {name!r} twice")
@@ -185,9 +177,7 @@ def _content(fold: Fold) -> str:
     """Hash of all graphs of a fold."""
     h = hashlib.blake2b(digest_size=8)
     for part in (fold.train, fold.valid, fold.unseen):
-        for graph in part:
-            h.update(fingerprint(graph, graph.kind, True).encode())
-        h.update(b"/")
+        h.update("".join([*(fingerprint(graph, graph.kind, True) for graph in part), "/"]).encode())
     return h.hexdigest()
 
 
@@ -222,18 +212,22 @@ class Trial:
     variant: str
     seed: int
     fold: str
-    parameters: int
-    seconds: float
-    peak: int | None
-    per_1000: float
     values: dict[str, float]
-    scores: Parts = field(repr=False, compare=False)
-    choosing: Parts = field(repr=False, compare=False)
+    parameters: int = 0
+    seconds: float = math.nan
+    peak: int | None = None
+    per_1000: float = math.nan
+    scores: Parts = field(default_factory=list, repr=False, compare=False)
+    choosing: Parts = field(default_factory=list, repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """Recipe and variant."""
         return f"{self.recipe}, {self.variant}" if self.variant else self.recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, without the scores."""
+        return {name: value for name, value in vars(self).items() if name not in _SCORES}
 
     def save(self, path: Path) -> None:
         """Write the trial to a file.
@@ -243,13 +237,8 @@ class Trial:
         path : path
             Where it is written.
         """
-        tensors = {
-            f"{name}.{i}": scores
-            for name, part in (("scores", self.scores), ("choosing", self.choosing))
-            for i, scores in enumerate(part)
-        }
-        own = {name: value for name, value in vars(self).items() if name not in ("scores", "choosing")}
-        tensorfile.write(path, "trial", own, tensors)
+        scores = {f"{part}.{i}": one for part in _SCORES for i, one in enumerate(getattr(self, part))}
+        tensorfile.write(path, "trial", self.to_dict(), scores)
 
     @classmethod
     def load(cls, path: Path) -> Trial:
@@ -271,23 +260,18 @@ class Trial:
             The file is damaged.
         """
         try:
-            return cls(**cls._read(path))
+            metadata, tensors = tensorfile.read(path, "trial")
+            own: dict[str, Any] = {part: [] for part in _SCORES}
+            for name in sorted(tensors, key=lambda name: (len(name), name)):
+                part = name.partition(".")[0]
+                if part not in own:
+                    raise tensorfile.fail(path, name, "scores.0, choosing.0 and so on", "another name")
+                own[part].append(tensors[name])
+            own |= {name: tensorfile.entry(path, metadata, name, kind) for name, kind in _ENTRIES.items()}
+            return cls(**own)
         except CheckpointError as error:
             error.add_note("delete this file, and the same call does the trial again")
             raise
-
-    @staticmethod
-    def _read(path: Path) -> dict[str, Any]:
-        metadata, tensors = tensorfile.read(path, "trial")
-        own: dict[str, Any] = {"scores": [], "choosing": []}
-        for name in sorted(tensors, key=lambda name: (len(name), name)):
-            part = name.partition(".")[0]
-            if part not in own:
-                raise tensorfile.fail(path, name, "scores.0, choosing.0 and so on", "another name")
-            own[part].append(tensors[name])
-        for name, kinds in _ENTRIES.items():
-            own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
-        return own
 
 
 class Task(NamedTuple):
@@ -311,7 +295,7 @@ class Task(NamedTuple):
             "losses": recipe.losses(ranker.fields),
             "model": [*ranker.pipeline.steps, *ranker.steps] if known else [],
             "functions": [function_name(function) for function in functions if function is not None],
-            "seed": int(ranker.seed),
+            "seed": ranker.seed,
             "tta": self.tta,
             "data": data,
             **({} if ranker.precision == "f32" else {"precision": ranker.precision}),
@@ -332,7 +316,7 @@ class Task(NamedTuple):
         trial = Trial(
             recipe=ranker.recipe,
             variant=self.variant,
-            seed=int(ranker.seed),
+            seed=ranker.seed,
             fold=fold.name,
             parameters=ranker.num_parameters,
             seconds=seconds,
@@ -353,13 +337,10 @@ def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, f
     """Return the mean of every metric over graphs, leaving out graphs where any order is perfect."""
     found: dict[str, list[float]] = {}
     for graph, own in zip(graphs, scores, strict=True):
-        ran = np.asarray(graph.ran)
-        row = Row.judge(
-            str(graph.name), graph.collection or graph.kind, "", own[ran], measured_runtimes(graph, ran)
-        )
-        for name, value in row.values.items():
-            if name not in row.trivial:
-                found.setdefault(name, []).append(value)
+        ran, collection = np.asarray(graph.ran), graph.collection or graph.kind
+        row = Row.judge(str(graph.name), collection, "", own[ran], measured_runtimes(graph, ran))
+        for name in (name for name in row.values if name not in row.trivial):
+            found.setdefault(name, []).append(row.values[name])
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
@@ -389,16 +370,30 @@ class Summary:
     peak: int | None = None
 
     @classmethod
-    def of(cls, name: str, found: Iterable[tuple[int, dict[str, float]]], **costs: Any) -> Summary:
-        """Summarise the metrics of folds and seeds, given as pairs (seed, metrics)."""
+    def of(cls, name: str, trials: Sequence[Trial]) -> Summary:
+        """Summarise the trials of all folds and seeds."""
         of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
-        for seed, values in found:
-            for metric, value in values.items():
-                of.setdefault(metric, {}).setdefault(seed, []).append(value)
+        for trial in trials:
+            for metric, value in trial.values.items():
+                of.setdefault(metric, {}).setdefault(trial.seed, []).append(value)
         means = {metric: [float(np.mean(own)) for own in by_seed.values()] for metric, by_seed in of.items()}
-        mean = {metric: float(np.mean(each)) for metric, each in means.items()}
-        sd = {n: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for n, each in means.items()}
-        return cls(name, mean, sd, **costs)
+        return cls(
+            name,
+            mean={metric: float(np.mean(each)) for metric, each in means.items()},
+            sd={n: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for n, each in means.items()},
+            seconds=float(np.mean([trial.seconds for trial in trials])),
+            per_1000=float(np.mean([trial.per_1000 for trial in trials])),
+            parameters=max(trial.parameters for trial in trials),
+            peak=max((trial.peak for trial in trials if trial.peak is not None), default=None),
+        )
+
+
+def _summaries(trials: Iterable[Trial]) -> list[Summary]:
+    """Return one summary per name."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.name, []).append(trial)
+    return [Summary.of(name, own) for name, own in groups.items()]
 
 
 @dataclass(frozen=True)
@@ -436,32 +431,19 @@ class Comparison:
     @cached_property
     def summaries(self) -> list[Summary]:
         """One per recipe or variant, best first."""
-        names = dict.fromkeys(trial.name for trial in self.trials)
-        found = [self._summary(name, [t for t in self.trials if t.name == name]) for name in names]
-        sign, last = 1 if self.tile else -1, math.inf  # no value to order by: all are last
-        return sorted(found, key=lambda s: sign * s.mean[self.metric] if self.metric in s.mean else last)
-
-    def _summary(self, name: str, trials: list[Trial]) -> Summary:
-        peaks = [trial.peak for trial in trials if trial.peak is not None]
-        return Summary.of(
-            name,
-            [(trial.seed, trial.values) for trial in trials],
-            seconds=float(np.mean([trial.seconds for trial in trials])),
-            per_1000=float(np.mean([trial.per_1000 for trial in trials])),
-            parameters=max(trial.parameters for trial in trials),
-            peak=max(peaks, default=None),
-        )
+        sign = 1 if self.tile else -1
+        last = sign * math.inf  # without a value to order by
+        return sorted(_summaries(self.trials), key=lambda one: sign * one.mean.get(self.metric, last))
 
     @cached_property
     def random(self) -> Summary:
         """Summary of a random order on the same folds, with as many seeds."""
-        seeds = sorted({trial.seed for trial in self.trials})
-        found = [
-            (seed, judged(fold.unseen, [RandomBaseline(seed).predict(graph) for graph in fold.unseen]))
-            for seed in seeds
-            for fold in self.folds
-        ]
-        return Summary.of("random", found, seconds=0.0, per_1000=0.0)
+        found = []
+        for seed in sorted({trial.seed for trial in self.trials}):
+            for fold in self.folds:
+                values = judged(fold.unseen, [random_scores(graph, seed=seed) for graph in fold.unseen])
+                found.append(Trial("random", "", seed, fold.name, values, seconds=0.0, per_1000=0.0))
+        return Summary.of("random", found)
 
     def ensembles(self) -> list[Summary]:
         """Return the ensembles of all trials of a fold: equal weights, and weights fitted on `valid`.
@@ -473,17 +455,18 @@ class Comparison:
 
     @cached_property
     def _ensembles(self) -> list[Summary]:
-        found: dict[str, list[tuple[int, dict[str, float]]]] = {}
+        found = []
         for number, fold in enumerate(self.folds):
             members = [trial for trial in self.trials if trial.fold == fold.name]
-            parts = [trial.scores for trial in members]
-            for normalize in NORMALIZE[1:]:  # raw scores of different recipes have different units
-                values = judged(fold.unseen, _mixed(parts, normalize, None))
-                found.setdefault(f"ensemble of all, {normalize}", []).append((number, values))
+            # raw scores of different recipes have different units
+            kinds: list[tuple[str, str, NDArray[np.float64] | None]]
+            kinds = [(f"ensemble of all, {normalize}", normalize, None) for normalize in NORMALIZE[1:]]
             if len(fold.valid):
-                values = judged(fold.unseen, _mixed(parts, "rank", self._weights(members, fold)))
-                found.setdefault("ensemble, weights fitted", []).append((number, values))
-        return [Summary.of(name, values) for name, values in found.items()]
+                kinds.append(("ensemble, weights fitted", "rank", self._weights(members, fold)))
+            for name, normalize, weights in kinds:
+                mean = _mixed([trial.scores for trial in members], normalize, weights)
+                found.append(Trial(name, "", number, fold.name, judged(fold.unseen, mean)))
+        return _summaries(found)
 
     def _weights(self, members: list[Trial], fold: Fold) -> NDArray[np.float64]:
         judge = metrics.VALIDATION["top5" if self.tile else "tau"]
@@ -494,19 +477,20 @@ class Comparison:
 
     # Tables and plots
 
-    def _lines(self) -> list[list[tuple[str, str]]]:
+    def _lines(self) -> list[dict[str, str]]:
         lines = []
         for one in (*self.summaries, *self.ensembles(), self.random):
-            cells = [("scorer", one.name)]
-            cells += [(HEADS.get(metric, metric), _spread(metric, one)) for metric in self.shown]
-            trained = one.seconds > 0
-            cells += [
-                ("parameters", f"{one.parameters:,}" if one.parameters else "-"),
-                ("training s", f"{one.seconds:.0f}" if trained else "-"),
-                ("peak MB", f"{one.peak / 1e6:.0f}" if one.peak is not None else "-"),
-                ("ms per 1,000", f"{1e3 * one.per_1000:.1f}" if trained else "-"),
-            ]
-            lines.append(cells)
+            was_trained = one.seconds > 0
+            lines.append(
+                {
+                    "scorer": one.name,
+                    **{HEADS.get(metric, metric): _spread(metric, one) for metric in self.shown},
+                    "parameters": f"{one.parameters:,}" if one.parameters else "-",
+                    "training s": f"{one.seconds:.0f}" if was_trained else "-",
+                    "peak MB": f"{one.peak / 1e6:.0f}" if one.peak is not None else "-",
+                    "ms per 1,000": f"{1e3 * one.per_1000:.1f}" if was_trained else "-",
+                }
+            )
         return lines
 
     def table(self) -> str:
@@ -530,10 +514,9 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: every trial without its scores, and the summaries."""
-        left_out = ("scores", "choosing")
         return {
             "package": __version__,
-            "trials": [{k: v for k, v in vars(t).items() if k not in left_out} for t in self.trials],
+            "trials": [trial.to_dict() for trial in self.trials],
             "summaries": [_finite(vars(s)) for s in (*self.summaries, *self.ensembles(), self.random)],
         }
 
@@ -545,14 +528,11 @@ class Comparison:
         matplotlib.figure.Figure
             A line for each recipe.
         """
-        values = {
-            s.name: [
-                t.values[self.metric] for t in self.trials if t.name == s.name and self.metric in t.values
-            ]
-            or [math.nan]
-            for s in self.summaries
-        }
-        return plot.compared(values, self.metric, self.random.mean.get(self.metric, math.nan))
+        values: dict[str, list[float]] = {summary.name: [] for summary in self.summaries}
+        for trial in self.trials:
+            values[trial.name] += [trial.values[self.metric]] if self.metric in trial.values else []
+        shown = {name: found or [math.nan] for name, found in values.items()}
+        return plot.compared(shown, self.metric, self.random.mean.get(self.metric, math.nan))
 
     def save(self, path: str | os.PathLike[str], heading: str = "") -> None:
         """Write a table, the values and a picture: ``<path>.md``, ``<path>.json`` and ``<path>.png``.
@@ -564,13 +544,11 @@ class Comparison:
         heading : str
             Stands above the table.
         """
-        base = os.fspath(path)
+        base, above = os.fspath(path), f"{heading}\n\n" if heading else ""
         plot.save(self.plot(), f"{base}.png")
-        for suffix, text in (
-            (".md", f"{heading}\n\n{self.to_markdown()}" if heading else self.to_markdown()),
-            (".json", json.dumps(self.to_dict(), indent=1, allow_nan=False)),
-        ):
-            with atomic_write(base + suffix) as file:
+        json_text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        for suffix, text in ((".md", above + self.to_markdown()), (".json", json_text)):
+            with files.atomic_write(base + suffix) as file:
                 file.write((text + "\n").encode())
 
 
@@ -578,12 +556,11 @@ def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64
     """Return the weighted mean of the normalized scores of every graph, as an ensemble computes it."""
     shares = np.ones(len(members)) if weights is None else weights
     shares = shares / math.fsum(shares)
-    return [
-        mixed(
-            (normalized(own, normalize), share) for own, share in zip(graph, shares, strict=True) if share > 0
-        )
-        for graph in zip(*members, strict=True)
-    ]
+    found = []
+    for graph in zip(*members, strict=True):
+        parts = zip(graph, shares, strict=True)
+        found.append(mixed((normalized(own, normalize), share) for own, share in parts if share > 0))
+    return found
 
 
 def _spread(metric: str, one: Summary) -> str:
@@ -595,12 +572,8 @@ def _spread(metric: str, one: Summary) -> str:
     return f"{scale * mean:.{digits}f}{unit}" + (f" ± {scale * sd:.{digits}f}" if math.isfinite(sd) else "")
 
 
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+def _finite(value: Any) -> Any:
     """Replace NaN by None, for JSON."""
-
-    def plain_value(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain_value(one) for name, one in value.items()}
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return {name: plain_value(value) for name, value in values.items()}
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,23 +11,18 @@ import importlib
 import inspect
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import arrays
-from tpugraphs.data.arrays import check_mask
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.schema import Schema, is_rate
+from tpugraphs.data import Graph, Schema, arrays
+from tpugraphs.data.schema import is_rate
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
-
-__all__ = ["Convention", "as_graph", "learnable", "measured", "not_fitted"]
-
 
 _SHOWN = 5  # names of columns that a message lists
 
@@ -60,27 +55,20 @@ class Convention:
             The constructor keeps an argument under another name, or takes ``*args`` or ``**kwargs``.
         """
         found: dict[str, Any] = {}
-        for name in self._arguments():
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                todo = "define get_params, as the constructor takes any names"
+                raise ConfigError(f"{type(self).__name__}: {todo}")
             if not hasattr(self, name):
                 raise ConfigError(
                     f"{type(self).__name__}: no attribute {name!r}; keep every argument of the constructor "
                     "under its name, as scikit-learn expects, or define get_params"
                 )
             found[name] = getattr(self, name)
-        if deep:
-            inner = {name: value for name, value in found.items() if hasattr(value, "get_params")}
-            for name, value in inner.items():
+        for name, value in [*found.items()] if deep else ():
+            if hasattr(value, "get_params"):
                 found |= {f"{name}__{key}": own for key, own in value.get_params().items()}
         return found
-
-    def _arguments(self) -> list[str]:
-        """Return the names of the constructor's arguments."""
-        if type(self).__init__ is object.__init__:
-            return []
-        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
-        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            raise ConfigError(f"{type(self).__name__}: define get_params, as the constructor takes any names")
-        return [parameter.name for parameter in parameters]
 
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments, and forget what was learnt; nested scorers are copied first.
@@ -97,9 +85,8 @@ class Convention:
         for name, value in ((name, params[name]) for name in inner_last):
             outer, _, inner = name.partition("__")
             if outer not in given or (inner and not hasattr(given[outer], "set_params")):
-                raise ConfigError(
-                    f"unknown parameter {name!r} of {type(self).__name__}; there are {', '.join(given)}"
-                )
+                known = f"{type(self).__name__}; there are {', '.join(given)}"
+                raise ConfigError(f"unknown parameter {name!r} of {known}")
             given[outer] = copy.copy(given[outer]).set_params(**{inner: value}) if inner else value
         made = vars(type(self)(**given))  # a refused value changes neither this scorer nor nested ones
         routed = {name: value for name, value in vars(self).items() if name == "_metadata_request"}
@@ -125,7 +112,7 @@ class Convention:
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata that `fit` requests from scikit-learn's routing (``set_fit_request``)."""
-        return getattr(self, "_metadata_request", None) or _request(self, None)
+        return getattr(self, "_metadata_request", None) or self._request(None)
 
     def set_fit_request(self, *, sample_weight: bool | str | None = None) -> Self:
         """Choose whether meta-estimators pass `sample_weight` to `fit`, where metadata routing is enabled.
@@ -136,16 +123,14 @@ class Convention:
             True: pass it; False: do not; None: raise an error if it is given; a name: pass the metadata of
             that name.
         """
-        self._metadata_request = _request(self, sample_weight)
+        self._metadata_request = self._request(sample_weight)
         return self
 
-
-def _request(owner: object, sample_weight: bool | str | None) -> Any:
-    routing = importlib.import_module("sklearn.utils.metadata_routing")
-    request = routing.MetadataRequest(owner=owner)
-    if "sample_weight" in inspect.signature(owner.fit).parameters:  # type: ignore[attr-defined]
-        request.fit.add_request(param="sample_weight", alias=sample_weight)
-    return request
+    def _request(self, sample_weight: bool | str | None) -> Any:
+        request = importlib.import_module("sklearn.utils.metadata_routing").MetadataRequest(owner=self)
+        if "sample_weight" in inspect.signature(self.fit).parameters:  # type: ignore[attr-defined]
+            request.fit.add_request(param="sample_weight", alias=sample_weight)
+        return request
 
 
 def not_fitted(message: str) -> Error:
@@ -204,9 +189,8 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
         raise ConfigError("X: expected a dense table, got a sparse one; use X.toarray()")
     table = _numbers("X", given, "fiub", "tg.from_frame reads words")
     if table.ndim != 2:
-        raise DataError(
-            f"X: expected a 2D table, one row per configuration, found shape {table.shape}. Reshape your data"
-        )
+        found = f"found shape {table.shape}. Reshape your data"
+        raise DataError(f"X: expected a 2D table, one row per configuration, {found}")
     columns = table.shape[1] if schema is None else len(schema.config)
     if table.shape[1] != columns:
         whose = f"{type(scorer).__name__} is expecting {columns} features as input"
@@ -218,7 +202,12 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
     bad = np.flatnonzero(~np.isfinite(table).all(1))
     if bad.size:
         raise DataError(f"X: expected finite numbers, found NaN or inf in row {int(bad[0])}")
-    times = None if runtime is None else _times(runtime, len(table))
+    times = None if runtime is None else _runtimes(runtime, len(table), "row")
+    if times is not None:
+        if len(table) == 1:
+            raise DataError("X: expected rows to compare with each other, found 1 sample")
+        todo = "leave these rows out of X and y, or measure them again"
+        arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
     names = arrays.column_names(given)
     named = names and Schema.infer(config_feat=table, names={"config": names})
     return Graph(config_feat=table, runtime=times, schema=named or None, name="table")
@@ -226,7 +215,7 @@ def as_graph(given: Any, runtime: Any = None, scorer: Any = None) -> Any:
 
 def _numbers(field: str, given: Any, kinds: str, todo: str) -> NDArray[Any]:
     """Return an array as it is if its dtype is of these kinds, else as float64."""
-    check_mask(field, given)
+    arrays.check_mask(field, given)
     try:
         array = np.asarray(given)
         array = array if array.dtype.kind in f"{kinds}c" else array.astype(np.float64)
@@ -260,26 +249,18 @@ def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: s
     raise DataError("\n".join(lines) + "\n", field="X", found=", ".join(given), expected=", ".join(known))
 
 
-def _runtimes(given: Any, stacklevel: int) -> NDArray[Any]:
-    """Return runtimes as an array of numbers."""
+def _runtimes(given: Any, count: int, what: str, file: str | None = None) -> NDArray[Any]:
+    """Return runtimes as an array (count,) of numbers."""
     name = getattr(given, "name", None)
     if is_rate(name):
         text = f"y: less is taken as better, though {name!r} looks like a quantity of which more is"
         todo = "give 1 / y without that name, as (1 / y).to_numpy() does"
-        warnings.warn(f"{text}: {todo}", stacklevel=stacklevel + 1)
+        warnings.warn(f"{text}: {todo}", stacklevel=6)
     times = _numbers("y", given, "fiu", "pass a number per config")
-    return times.ravel() if times.ndim == 2 and times.shape[1] == 1 else times
-
-
-def _times(runtime: Any, rows: int) -> NDArray[Any]:
-    """Return the runtimes (n,) of the rows of a table."""
-    times = _runtimes(runtime, 6)
-    if times.shape != (rows,):
-        raise DataError(f"y: expected one runtime per row ({rows},), found shape {times.shape}")
-    if rows == 1:
-        raise DataError("X: expected rows to compare with each other, found 1 sample")
-    todo = "leave these rows out of X and y, or measure them again"
-    arrays.refuse("y", ~((times > 0) & np.isfinite(times)), times, "runtimes > 0", todo)
+    times = times.ravel() if times.ndim == 2 and times.shape[1] == 1 else times
+    if times.shape != (count,):
+        expected, todo = f"one runtime per {what} ({count},)", f"give as many as there are {what}s"
+        raise DataError.of("y", expected, f"shape {times.shape}", todo, file=file)
     return times
 
 
@@ -315,36 +296,28 @@ def measured(graphs: Any, y: Any, scorer: Any = None) -> Any:
     """
     if is_table(graphs):
         if y is None:
-            raise ConfigError(
-                "requires y to be passed, but the target y is None: a table has no runtimes of its own"
-            )
+            none = "the target y is None: a table has no runtimes of its own"
+            raise ConfigError(f"requires y to be passed, but {none}")
         return as_graph(graphs, y, scorer)
     if y is None:
         return graphs
     if hasattr(graphs, "config_runtime"):
         return _with(graphs, y)
     listed = as_graphs("graphs", graphs)
-    if not hasattr(y, "__len__") or len(y) != len(listed):
-        found = f"{len(y)}" if hasattr(y, "__len__") else type(y).__name__
-        raise ConfigError(
-            f"y: expected None, or {counted(len(listed), 'array')} of runtimes, one per graph, got {found}"
-        )
+    found = len(y) if hasattr(y, "__len__") else type(y).__name__
+    if found != len(listed):
+        expected = f"None, or {counted(len(listed), 'array')} of runtimes, one per graph"
+        raise ConfigError(f"y: expected {expected}, got {found}")
     return [_with(listed[i], times) for i, times in enumerate(y)]  # by place, also of a pandas Series
 
 
 def _with(graph: Any, runtime: Any) -> Any:
     if not hasattr(graph, "config_runtime"):
-        todo = "tg.load(path) to read a file, np.asarray(X) for a table"
-        raise ConfigError(
-            f"X: expected graphs or a table, found a list of {type(graph).__name__}; use {todo}"
-        )
+        found, todo = type(graph).__name__, "tg.load(path) to read a file, np.asarray(X) for a table"
+        raise ConfigError(f"X: expected graphs or a table, found a list of {found}; use {todo}")
     if runtime is None:
         return graph
-    times = _runtimes(runtime, 5)
-    if times.shape != (graph.num_configs,):
-        expected = f"one runtime per config ({graph.num_configs},), or None for the graph's own"
-        todo = "give as many as the graph has configs"
-        raise DataError.of("y", expected, f"shape {times.shape}", todo, file=str(graph.name))
+    times = _runtimes(runtime, graph.num_configs, "config", str(graph.name))
     if np.array_equal(times, graph.config_runtime, equal_nan=times.dtype.kind == "f"):
         return graph
     return graph.replace(**{"runtime" if "runtime" in graph.fields() else "config_runtime": times})
@@ -363,3 +336,9 @@ def learnable(train: Any, second: Any, y: Any = None) -> tuple[Any, Any]:
             raise ConfigError("y: runtimes are given twice, as the second argument and as y=")
         y, second = second, None
     return measured(train, y), second
+
+
+def every_graph(what: str, graphs: Any) -> Iterator[Graph]:
+    """Return an iterator over graphs, given as one graph, a sequence that may load them, or any iterable."""
+    sequence = as_graphs(what, graphs)
+    return (sequence[i] for i in range(len(sequence)))

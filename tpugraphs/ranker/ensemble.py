@@ -1,43 +1,40 @@
-"""Several rankers that score as one."""
+"""Several rankers that score as one, and rankers that learn to rank like another scorer."""
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import ConfigError, Error
+from tpugraphs.data.published import LayoutGraph, TileGraph
+from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.arguments import FitArguments
-from tpugraphs.ranker.conventions import learnable
-from tpugraphs.ranker.scorer import (
-    AdaptOptions,
-    ChooseOptions,
-    PredictOptions,
-    Scorer,
-    ScorerBase,
-    check_scorer,
-    fastest_together,
-    unchanged_if_it_fails,
-)
+from tpugraphs.ranker.conventions import every_graph, learnable
+from tpugraphs.ranker.estimator import NetworkEstimator
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.ranker.scorer import ScorerBase, check_scorer, unchanged_if_it_fails
 from tpugraphs.system.arguments import check_choice, check_number, check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
-from tpugraphs.training.trainset import as_graphs
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.arguments import AdaptOptions, FitArguments
 
 __all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "mixed", "normalized", "open_rankers"]
 
-
-def _raw(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    return scores
+_RUNTIMES = ("runtime", "seconds", "log-runtime")  # targets that a teacher's order cannot replace
 
 
 def _minmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -50,11 +47,8 @@ def _rank(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return mean_ranks(scores) / max(1, scores.size - 1)
 
 
-_METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "none": _raw,
-    "minmax": _minmax,
-    "rank": _rank,
-}
+_METHODS: dict[str, Callable[..., NDArray[np.float64]]]
+_METHODS = {"none": np.asarray, "minmax": _minmax, "rank": _rank}
 #: How each ranker's scores may be normalized before their mean is taken.
 NORMALIZE = tuple(_METHODS)
 
@@ -95,16 +89,12 @@ def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.floa
     Error
         The mean is not finite.
     """
-    total: NDArray[np.float64] | None = None
-    for own, share in parts:
-        total = own * share if total is None else total + own * share
-    assert total is not None
+    total = functools.reduce(np.add, (own * share for own, share in parts))
     with np.errstate(over="ignore"):
-        scores = total.astype(np.float32)
+        scores: NDArray[np.float32] = total.astype(np.float32)
     if not np.isfinite(scores).all():
-        raise Error(
-            "the mean of the scores is not a finite number: one of the rankers gives scores beyond all range"
-        )
+        why = "one of the rankers gives scores beyond all range"
+        raise Error(f"the mean of the scores is not a finite number: {why}")
     return scores
 
 
@@ -137,15 +127,44 @@ def fitted_weights(
     total = [np.zeros(part.size) for part in own[0]]
     chosen, best, kept = list[int](), -math.inf, 0
     for _ in range(rounds):
-        values = [
-            float(np.mean([judge(t + part, y) for t, part, y in zip(total, member, times, strict=True)]))
-            for member in own
-        ]
+        values = []
+        for member in own:
+            together = [t + part for t, part in zip(total, member, strict=True)]
+            values.append(float(np.mean([judge(s, y) for s, y in zip(together, times, strict=True)])))
         chosen.append(int(np.argmax(values)))
         total = [t + part for t, part in zip(total, own[chosen[-1]], strict=True)]
         if values[chosen[-1]] > best:
             best, kept = values[chosen[-1]], len(chosen)
     return np.bincount(chosen[:kept], minlength=len(own)).astype(np.float64)
+
+
+def fastest_together(
+    samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """Choose configs greedily: each minimises the expected value of the fastest one so far.
+
+    Parameters
+    ----------
+    samples : (n, S) float64
+        Runtimes or scores of n configs in S samples.
+    count : int
+        How many, at most n.
+    weights : (S,) float64, optional
+        Probabilities of the samples; equal by default.
+
+    Returns
+    -------
+    (count,) int64
+        Their places, in the order chosen, so a shorter list is a prefix of a longer one.
+    """
+    fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
+    for _ in range(count):
+        found = np.minimum(samples, fastest)
+        expected = found.mean(1) if weights is None else found @ weights
+        expected[chosen] = np.inf
+        chosen.append(int(expected.argmin()))
+        fastest = np.minimum(fastest, samples[chosen[-1]])
+    return np.array(chosen, np.int64)
 
 
 @filekinds.register("ensemble")
@@ -193,6 +212,8 @@ class Ensemble(ScorerBase):
     (112,)
     """
 
+    name = "ensemble"
+
     def __init__(
         self, rankers: Iterable[Scorer], weights: Sequence[float] | None = None, normalize: str = "none"
     ) -> None:
@@ -202,22 +223,15 @@ class Ensemble(ScorerBase):
         self.rankers = tuple(check_scorer(f"rankers[{i}]", one) for i, one in enumerate(members))
         for i, ranker in enumerate(self.rankers):
             if ranker.kind not in (self.kind, "any"):
-                raise ConfigError(
-                    f"rankers[{i}]: it ranks {ranker.kind} graphs, the first one {self.kind} graphs: make an "
-                    "ensemble of each"
-                )
+                kinds = f"it ranks {ranker.kind} graphs, the first one {self.kind} graphs"
+                raise ConfigError(f"rankers[{i}]: {kinds}: make an ensemble of each")
         if len({ranker.node_padding for ranker in members} - {None}) > 1:
-            raise ConfigError(
-                "rankers: some need node features padded with -1, others with 0: no graph suits all of them"
-            )
+            some = "some need node features padded with -1, others with 0"
+            raise ConfigError(f"rankers: {some}: no graph suits all of them")
         self.weights = _check_weights(weights, len(members))
         self.normalize = check_choice("normalize", normalize, NORMALIZE)
-        self._share()
-
-    def _share(self) -> None:
-        """Let rankers with the same preprocessing (those of several seeds) prepare a graph only once."""
         different: list[Scorer] = []
-        for ranker in self.rankers:
+        for ranker in self.rankers:  # those of several seeds prepare a graph only once
             if not any(ranker.share_prepared(other) for other in different):
                 different.append(ranker)
 
@@ -229,11 +243,6 @@ class Ensemble(ScorerBase):
     def node_padding(self) -> int | None:
         """Padding that lists in the node features must have, None if any will do."""
         return next((r.node_padding for r in self.rankers if r.node_padding is not None), None)
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return "ensemble"
 
     @property
     def takes_configs(self) -> bool:  # type: ignore[override]
@@ -339,13 +348,10 @@ class Ensemble(ScorerBase):
             No graphs, or one without measured runtimes.
         """
         check_choice("metric", metric, VALIDATION)
-        sequence = as_graphs("valid", valid)
-        graphs = [sequence[i] for i in range(len(sequence))]
-        ran = [np.asarray(graph.ran) for graph in graphs]
-        times = [measured_runtimes(graph, rows) for graph, rows in zip(graphs, ran, strict=True)]
+        judged = [(graph, np.asarray(graph.ran)) for graph in every_graph("valid", valid)]
+        times = [measured_runtimes(graph, rows) for graph, rows in judged]
         scores = [
-            [ranker.predict(graph, rows, **options) for graph, rows in zip(graphs, ran, strict=True)]
-            for ranker in self.rankers
+            [ranker.predict(graph, rows, **options) for graph, rows in judged] for ranker in self.rankers
         ]
         weights = fitted_weights(scores, times, VALIDATION[metric], self.normalize)
         return Ensemble(self.rankers, weights.tolist(), self.normalize)
@@ -354,9 +360,7 @@ class Ensemble(ScorerBase):
     def members(self) -> dict[str, Scorer]:
         """Its rankers by their names in reports."""
         seeds = [f", seed {ranker.seed}" if hasattr(ranker, "seed") else "" for ranker in self.rankers]
-        return {
-            f"{i}: {r.name}{seed}": r for i, (r, seed) in enumerate(zip(self.rankers, seeds, strict=True))
-        }
+        return {f"{i}: {r.name}{seeds[i]}": r for i, r in enumerate(self.rankers)}
 
     # Files
 
@@ -369,8 +373,7 @@ class Ensemble(ScorerBase):
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore an ensemble from what `to_file` returned. `path` and errors: see `load`."""
         members = filekinds.read_members(path, metadata, tensors)
-        arguments = {"weights": list, "normalize": str}
-        return filekinds.construct(cls, path, metadata, arguments, rankers=members)
+        return filekinds.construct(cls, path, metadata, {"weights": list, "normalize": str}, rankers=members)
 
 
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
@@ -417,8 +420,141 @@ def open_rankers(
         return one
     if not isinstance(one, Ensemble):
         raise ConfigError("weights and normalize are for several rankers or an ensemble, not for one ranker")
-    return Ensemble(
-        one.rankers,
-        one.weights if weights is None else weights,
-        one.normalize if normalize is None else normalize,
+    return Ensemble(one.rankers, one.weights if weights is None else weights, normalize or one.normalize)
+
+
+def distill(
+    teacher: Scorer,
+    student: Ranker | str,
+    graphs: Graphs,
+    valid: Valid = None,
+    *,
+    n_configs: int | None = None,
+    seed: int = 0,
+    **fit: Unpack[FitArguments],
+) -> Ranker:
+    """Train one ranker to rank like another scorer, such as an ensemble, but in the time of one.
+
+    Parameters
+    ----------
+    teacher : Scorer
+        Fitted; mostly an :class:`tpugraphs.Ensemble`.
+    student : Ranker or str
+        It is trained from scratch. A string names a recipe.
+    graphs : graph or sequence of graphs
+        Their runtimes are not used, so unmeasured graphs will do.
+    valid : graph or sequence of graphs, optional
+        Measured graphs to choose parameters by.
+    n_configs : int, optional
+        Number of configs per graph that the teacher scores, drawn at random; by default all.
+    seed : int
+        Of the draw.
+    **fit
+        See :meth:`tpugraphs.Ranker.fit`.
+
+    Returns
+    -------
+    Ranker
+
+    Raises
+    ------
+    ConfigError
+        `student` is not a ranker, or its losses fit runtimes themselves: the teacher only gives an order.
+    Error, DataError
+        See :func:`tpugraphs.pseudo_label` and :meth:`tpugraphs.Ranker.fit`.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, seed=seed) for seed in range(2)]
+    >>> ensemble = tg.train_members(rankers, train, valid, verbose=False)
+    >>> tg.distill(ensemble, tg.Ranker("graph-config", steps=5, width=16), train, verbose=False)
+    <Ranker('graph-config', seed=0, preset='cpu', steps=5, width=16): 7,690 parameters, fitted>
+    """
+    ranker = Ranker(student) if isinstance(student, str) else student
+    if not isinstance(ranker, Ranker):
+        raise ConfigError(f"student: expected a tg.Ranker or the name of a recipe, got {student!r:.60}")
+    network = ranker.estimator
+    target = (
+        network.fields.target if isinstance(network, NetworkEstimator) and "values" in network.reads else ""
     )
+    if target in _RUNTIMES:
+        why = f"{ranker.recipe} fits runtimes (target={target!r}) and a teacher gives an order"
+        raise ConfigError(f"student: {why}; set target='normal-score' or another loss")
+    sequence = enumerate(every_graph("graphs", graphs))
+    labelled = [pseudo_label(graph, teacher, n_configs, seed=seed + i) for i, graph in sequence]
+    return ranker.fit(labelled, valid, **fit)
+
+
+def pseudo_label(
+    graph: Graph,
+    scorer: Scorer,
+    n_configs: int | None = None,
+    *,
+    seed: int = 0,
+    **options: Unpack[ChooseOptions],
+) -> Graph:
+    """Label a graph with a scorer's predicted ranks, to train on it.
+
+    Runtimes become ranks: 1 for the config predicted fastest, equal ranks for equal scores. Only their order
+    means anything, so use ranking losses, or the targets ``percentile`` and ``normal-score``.
+
+    Parameters
+    ----------
+    graph : graph
+        Its runtimes, if any, are not used. Configs that failed are left out.
+    scorer : Scorer
+        A ranker, an ensemble, or anything else that has `predict`.
+    n_configs : int, optional
+        Number of configs to take, drawn at random; by default all.
+    seed : int
+        Of the draw.
+    **options
+        Those of the scorer's `predict`, for example ``tta=10``.
+
+    Returns
+    -------
+    graph
+        Of the same kind. A tile graph has normalizers of 1.
+
+    Raises
+    ------
+    Error
+        The scorer has learnt nothing yet.
+    ConfigError
+        Not a graph, not a scorer, or `n_configs` is not a whole number of at least 2.
+    DataError
+        Scores that are not finite.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> ranker = tg.Ranker("graph-config", steps=5).fit(programs.train[:4], verbose=False)
+    >>> more = [tg.pseudo_label(graph, ranker, 50) for graph in programs.test[:2]]
+    >>> more[0]
+    Graph('decoder-block.0', nodes=167, edges=206, configs=50)
+    >>> again = ranker.fit([*programs.train[:4], *more], verbose=False)
+    """
+    if not isinstance(graph, Graph):
+        raise not_a_graph("graph", graph)
+    check_scorer("scorer", scorer)
+    rows = np.asarray(graph.ran)
+    if n_configs is not None:
+        count = min(rows.size, check_whole("n_configs", n_configs, 2))
+        chosen = kernels.sample_without_replacement(rows.size, count, (seed, Stream.PSEUDO), order="sorted")
+        rows = rows[chosen]
+    part = graph.select(rows)
+    scores = np.asarray(scorer.predict(part, **options))
+    if not np.isfinite(scores).all():
+        found, todo = f"NaN or infinity, of {scorer.name}", "take another scorer"
+        raise DataError.of("scores", "finite numbers", found, todo, file=str(graph.name))
+    places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
+    if isinstance(part, TileGraph):
+        return part.replace(config_runtime=places, config_runtime_normalizers=np.ones_like(places))
+    if isinstance(part, LayoutGraph):
+        return part.replace(config_runtime=places)
+    about = {**part.about, "pseudo_labels": scorer.name}
+    return part.replace(runtime=places, valid=None, repeats=None, about=about)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
@@ -19,7 +18,7 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import Fit, FitOptions, locked_folder
-from tpugraphs.training.optimizer import Optimizer, adapt
+from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
@@ -62,13 +61,11 @@ class Estimator(Protocol):
 
     def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
-        ...
 
     def scores(
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[Any]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
-        ...
 
     def share_prepared(self, other: Any) -> bool:
         """Share prepared graphs with `other` if both prepare graphs in the same way."""
@@ -76,11 +73,9 @@ class Estimator(Protocol):
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors that `read` takes."""
-        ...
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `to_file` returned; CheckpointError if that is damaged."""
-        ...
 
 
 class NetworkEstimator(Network):
@@ -175,10 +170,9 @@ class NetworkEstimator(Network):
         pipeline = copy.deepcopy(other.pipeline)
         expected = self.recipe.model(self.fields, pipeline.sizes)
         if other.recipe.name != self.recipe.name or other.steps != expected:
-            raise ConfigError(
-                "init: expected a ranker of the same recipe, with the same fields of the model, got one of "
-                f"{other.recipe.name!r} with {counted(other.num_parameters, 'parameter')}"
-            )
+            wanted = "a ranker of the same recipe, with the same fields of the model"
+            found = f"{other.recipe.name!r} with {counted(other.num_parameters, 'parameter')}"
+            raise ConfigError(f"init: expected {wanted}, got one of {found}")
         return pipeline
 
     def partial_fit(self, graph: Graph, configs: Rows) -> float:
@@ -223,42 +217,8 @@ class NetworkEstimator(Network):
         self.trained_steps, self.fitted = number, True
         return loss
 
-    def adapt(self, graph: Graph, steps: int, anchor: float, only: Sequence[str] | None) -> None:
-        """Train further on all configs of a graph; see :meth:`tpugraphs.Ranker.adapt`.
-
-        Parameters
-        ----------
-        graph : Graph
-            With the measured configs alone.
-        steps, anchor, only
-            As there.
-        """
-        self.reset_optimizer()
-        rows = np.arange(graph.num_configs)
-        adapt(self, lambda: self.partial_fit(graph, rows), steps, anchor, only)
-
-    def share_prepared(self, other: Any) -> bool:
-        """Share prepared graphs with `other` if both prepare graphs in the same way.
-
-        Parameters
-        ----------
-        other : estimator
-            One that scores the same graphs.
-
-        Returns
-        -------
-        bool
-            Whether both share them from now on.
-        """
-        return isinstance(other, Network) and super().share_prepared(other)
-
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors that `read` takes."""
         metadata, tensors = super().to_file()
-        history = self.history
-        return {
-            **metadata,
-            "trained_steps": self.trained_steps,
-            "best_step": history.best_step if history else None,
-            "best_metric": history.best_metric if history else None,
-        }, tensors
+        best = {name: getattr(self.history, name, None) for name in ("best_step", "best_metric")}
+        return {**metadata, "trained_steps": self.trained_steps, **best}, tensors

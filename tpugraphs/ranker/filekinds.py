@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
+from tpugraphs.system import files, tensorfile
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.scorer import ScorerBase
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 ScorerT = TypeVar("ScorerT", bound=type[Any])
 ScorerOf = TypeVar("ScorerOf")
 
-__all__ = ["FromFile", "construct", "load_ranker", "read_members", "register", "write", "write_members"]
+__all__ = ["FromFile", "construct", "load_ranker", "read_members", "register", "write_members"]
 
 _DEEPEST = 32
 RANKER = "ranker"  # kind of an ensemble member whose metadata names none, as in files of version 1
@@ -62,28 +61,13 @@ def register(kind: str) -> Callable[[ScorerT], ScorerT]:
     def add(cls: ScorerT) -> ScorerT:
         known = _KINDS.get(kind)
         if known is not None and getattr(known, "__self__", None) is not cls:
-            raise ConfigError(
-                f"file kind {kind!r}: another class has that name; give yours a name of its own"
-            )
+            todo = "another class has that name; give yours a name of its own"
+            raise ConfigError(f"file kind {kind!r}: {todo}")
         _KINDS[kind] = cls.from_file
         cls.file_kind = kind
         return cls
 
     return add
-
-
-def write(path: str, scorer: Any) -> None:
-    """Write a scorer to one safetensors file, atomically.
-
-    Parameters
-    ----------
-    path : str
-        Where it is written.
-    scorer : scorer
-        Of a registered class with `to_file`.
-    """
-    metadata, tensors = scorer.to_file()
-    tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
 
 def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
@@ -105,7 +89,7 @@ def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     OSError
         The file cannot be opened.
     """
-    name = file_name(path)
+    name = files.file_name(path)
     metadata, tensors = tensorfile.read(name, *_KINDS)
     scorer: ScorerBase = _KINDS[metadata["kind"]](name, metadata, tensors)
     return scorer
@@ -166,8 +150,7 @@ def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[st
     tensors : dict of str to array
         For the tensors of the file.
     """
-    entries: list[dict[str, Any]] = []
-    tensors: dict[str, NDArray[Any]] = {}
+    entries, tensors = list[dict[str, Any]](), dict[str, NDArray[Any]]()
     for i, scorer in enumerate(scorers):
         metadata, own = scorer.to_file()
         kind = {} if scorer.file_kind == RANKER else {"kind": scorer.file_kind}

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph, Graphs
-from tpugraphs.data.schema import Schema
+from tpugraphs.data import Graph, Graphs, Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation.scorer import Scorer, Scores
 from tpugraphs.metrics import VALIDATION
-from tpugraphs.ranker.scorer import Scorer, Scores
+from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
-from tpugraphs.training.trainset import as_graphs
-
-__all__ = ["PARTS", "Importance", "PartImportance", "permutation_importance"]
 
 PARTS = ("config", "digit", "node", "graph")
 _MEMBER = re.compile(r"_(?:\d+|sum|product|true_count|false_count)$")  # of one feature of a node
 _ELEMENT = "element_type"
 _OPCODE = "opcode"
 _CONFIGS = {"config_feat", "node_config_feat"}
-# From all graphs, the place of one and a random key: its new values by field. None: no change.
-Exchange = Callable[[Sequence[Graph], int, list[int]], dict[str, NDArray[Any]]]
+
+
+class _Feature(NamedTuple):
+    """Values that are permuted together: those at an index of a field of the graphs."""
+
+    part: str
+    name: str
+    field: str
+    index: Any = np.s_[:]
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,10 @@ class Importance:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; the deviation of a single repeat is None."""
-        parts = [
-            {**vars(one), "drops": list(one.drops), "mean": one.mean,
-             "sd": one.sd if len(one.drops) > 1 else None}
-            for one in self.parts
-        ]  # fmt: skip
+        parts = []
+        for one in self.parts:
+            sd = one.sd if len(one.drops) > 1 else None
+            parts.append({**vars(one), "drops": list(one.drops), "mean": one.mean, "sd": sd})
         return {**vars(self), "parts": parts}
 
     def to_frame(self) -> Any:
@@ -128,21 +131,14 @@ class Importance:
         ConfigError
             `most` is not a whole number of at least 1.
         """
-        if most is not None:
-            check_whole("most", most, 1)
-        lines = [
-            [("part", one.part), ("name", one.name), ("drop", f"{one.mean:.4f}"), ("sd", f"{one.sd:.4f}")]
-            for one in self.parts[:most]
-        ]
-        _, heads, cells = tables.section("", lines)
-        left = len(self.parts) - len(lines)
-        notes = [f"{left} more, with drops of at most {self.parts[len(lines)].mean:.4f}"] if left else []
-        notes.append(
-            f"drop: how much lower {self.metric} is ({self.baseline:.4f} as they are) when the values of a "
-            "part are exchanged: of configs and digits among configs, of nodes among nodes, of graphs among "
-            "graphs"
-        )
-        return "\n".join([tables.text("", heads, cells), *notes])
+        shown = self.parts[: None if most is None else check_whole("most", most, 1)]
+        cells = [(one.part, one.name, f"{one.mean:.4f}", f"{one.sd:.4f}") for one in shown]
+        left = self.parts[len(shown) :]
+        notes = [f"{len(left)} more, with drops of at most {left[0].mean:.4f}"] if left else []
+        among = "of configs and digits among configs, of nodes among nodes, of graphs among graphs"
+        lower = f"how much lower {self.metric} is ({self.baseline:.4f} as they are)"
+        notes.append(f"drop: {lower} when the values of a part are exchanged: {among}")
+        return "\n".join([tables.text("", ("part", "name", "drop", "sd"), cells), *notes])
 
     def __repr__(self) -> str:
         return f"<Importance: {counted(len(self), 'part')}, {counted(self.graphs, 'graph')}>\n{self.table()}"
@@ -218,8 +214,8 @@ def permutation_importance(
     parts = PARTS if parts is None else parts
     if isinstance(parts, str) or not parts or not set(parts) <= set(PARTS):
         raise ConfigError(f"parts: expected some of {', '.join(PARTS)}, got {parts!r}")
-    listed = as_graphs("graphs", graphs)
-    judged = [_sampled(listed[i], check_whole("configs", configs, 2), seed) for i in range(len(listed))]
+    check_whole("configs", configs, 2)
+    judged = [_sampled(graph, configs, seed) for graph in every_graph("graphs", graphs)]
     for graph in judged[1:]:
         if graph.schema != judged[0].schema:
             expected = "graphs of one schema"
@@ -235,20 +231,19 @@ def permutation_importance(
         for i, graph in enumerate(judged):
             times = measured_runtimes(graph)
             whole[i] = VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times)
-            for which, (part, name, exchange) in enumerate(features):
+            for which, one in enumerate(features):
                 for repeat in range(repeats):
-                    key = [seed, repeat, zlib.crc32(f"{part} {name}".encode())]
-                    if changes := exchange(judged, i, key):
+                    values[which, repeat, i] = whole[i]
+                    key = [seed, repeat, zlib.crc32(f"{one.part} {one.name}".encode())]
+                    if changes := _exchanged(judged, i, one, key):
                         scores = np.asarray(_scores(scorer, graph, changes))
                         values[which, repeat, i] = VALIDATION[metric](scores, times)
-                    else:
-                        values[which, repeat, i] = whole[i]
                     bar.update(1)
     baseline = float(np.mean(whole))
-    found = [
-        PartImportance(part, name, tuple(baseline - float(np.mean(own)) for own in values[which]))
-        for which, (part, name, _) in enumerate(features)
-    ]
+    found = []
+    for one, repeated in zip(features, values, strict=True):
+        drops = tuple(baseline - float(np.mean(own)) for own in repeated)
+        found.append(PartImportance(one.part, one.name, drops))
     found.sort(key=lambda one: -one.mean)
     return Importance(tuple(found), metric, baseline, len(judged), sum(g.num_configs for g in judged))
 
@@ -273,25 +268,22 @@ def _sampled(graph: Graph, most: int, seed: int) -> Graph:
 
 
 def _features(
-    graphs: Sequence[Graph],
-    schema: Schema,
-    parts: Sequence[str],
-    given: Mapping[str, Sequence[str]] | None,
-) -> Iterator[tuple[str, str, Exchange]]:
-    """Yield part, name and exchange of everything that the graphs have."""
+    graphs: Sequence[Graph], schema: Schema, parts: Sequence[str], given: Mapping[str, Sequence[str]] | None
+) -> Iterator[_Feature]:
+    """Yield everything that the graphs have."""
     if "config" in parts:
         for place, column in enumerate(schema.config):
-            yield "config", column.name, _rows("config_feat", np.s_[:, place])
+            yield _Feature("config", column.name, "config_feat", np.s_[:, place])
     if "digit" in parts and any(graph.num_config_nodes for graph in graphs):
         for place, digit in enumerate(schema.digits):
-            yield "digit", digit.name, _rows("node_config_feat", np.s_[:, :, place], "config_digits")
+            yield _Feature("digit", digit.name, "node_config_feat", np.s_[:, :, place])
     if "node" in parts and any(graph.num_nodes > 1 for graph in graphs):
         for name, places in _groups(schema, given).items():
-            yield "node", name, _rows("node_feat", np.s_[:, places])
+            yield _Feature("node", name, "node_feat", np.s_[:, places])
         if schema.opcodes is not None:
-            yield "node", _OPCODE, _rows("node_opcode")
+            yield _Feature("node", _OPCODE, "node_opcode")
     if "graph" in parts and schema.graph and len(graphs) > 1:
-        yield "graph", "all", _graphs
+        yield _Feature("graph", "all", "graph_feat")
 
 
 def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
@@ -315,22 +307,14 @@ def _groups(schema: Schema, given: Mapping[str, Sequence[str]] | None) -> dict[s
     return groups
 
 
-def _rows(field: str, index: Any = np.s_[:], source: str | None = None) -> Exchange:
-    """Permute values at an index of a field among its rows; `source` is the field they are read from."""
-
-    def exchange(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-        array = np.array(getattr(graphs[i], source or field))
-        own = array[index]
-        if (own == own[:1]).all():
-            return {}
-        array[index] = own[np.random.default_rng([*key, i]).permutation(len(own))]
-        return {field: array}
-
-    return exchange
-
-
-def _graphs(graphs: Sequence[Graph], i: int, key: list[int]) -> dict[str, NDArray[Any]]:
-    """Permute the features of whole graphs among the graphs."""
-    other = graphs[np.random.default_rng(key).permutation(len(graphs))[i]]
-    assert other.graph_feat is not None  # else there is no such part
-    return {"graph_feat": other.graph_feat}
+def _exchanged(graphs: Sequence[Graph], i: int, one: _Feature, key: list[int]) -> dict[str, NDArray[Any]]:
+    """Return the permuted values of graph `i` by field; nothing if none of them changes."""
+    if one.part == "graph":
+        other: Any = graphs[np.random.default_rng(key).permutation(len(graphs))[i]]
+        return {"graph_feat": other.graph_feat}
+    array = np.array(getattr(graphs[i], "config_digits" if one.part == "digit" else one.field))
+    own = array[one.index]
+    if (own == own[:1]).all():
+        return {}
+    array[one.index] = own[np.random.default_rng([*key, i]).permutation(len(own))]
+    return {one.field: array}

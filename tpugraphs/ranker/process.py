@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation.scorer import ChooseOptions, Scorer
 from tpugraphs.network.network import schema_of
 from tpugraphs.preprocess.checks import check_measured
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.baselines import Array, Floats, LearntScorer, feature_table
 from tpugraphs.ranker.conventions import learnable
-from tpugraphs.ranker.learnt import Array, Floats, LearntScorer
-from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_scorer, fastest_together
+from tpugraphs.ranker.ensemble import fastest_together
+from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_number, check_whole
 from tpugraphs.training.trainset import as_graphs
-
-__all__ = ["GaussianProcess", "MultiTaskGaussianProcess", "Process"]
 
 _CHUNK = 4096  # rows scored at a time
 _CANDIDATES = 500  # configs, best by mean, among which `choose` picks
@@ -81,11 +81,15 @@ class Process(LearntScorer):
     def _factor(self) -> None:
         """Factor the covariance of the training data."""
 
-    def _prepare(self, graphs: Sequence[Graph]) -> None:
-        """Fit the preprocessing to graphs."""
-        self.pipeline = _pipeline().fit(graphs)
-        assert self.pipeline.schema is not None
-        self.schema = self.pipeline.schema
+    def _prepared(self, graphs: Sequence[Graph]) -> Self:
+        """Check graphs to learn from, and return a copy with preprocessing fitted to them."""
+        for graph in graphs:
+            feature_table(graph, "train a tg.Ranker on these")
+            check_measured(graph, self.kind)
+        made, pipeline = copy(self), _pipeline().fit(graphs)
+        assert pipeline.schema is not None
+        made.pipeline, made.schema = pipeline, pipeline.schema
+        return made
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Return columns (n, T) of configs."""
@@ -119,9 +123,8 @@ class Process(LearntScorer):
         count = min(check_whole("count", count, 1), rows.size)
         if count == 0:
             return np.zeros(0, np.int64)
-        distinct, first, of = np.unique(
-            self._columns(graph, rows), axis=0, return_index=True, return_inverse=True
-        )
+        columns = self._columns(graph, rows)
+        distinct, first, of = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         mean, deviation = self._spread(graph, distinct)
         closely = min(max(_CANDIDATES, 2 * count), _CLOSELY)
         near = np.argsort(mean - deviation, kind="stable")[:closely]
@@ -157,13 +160,6 @@ def _pipeline() -> Pipeline:
     """Return the preprocessing of the recipe ``graph-config``."""
     recipe = get_recipe("graph-config")
     return recipe.pipeline(recipe.fields())
-
-
-def _check_features(graph: Graph) -> None:
-    """Raise DataError unless the configs of a graph are features alone."""
-    if graph.config_feat is None or graph.schema.digits:
-        expected, todo = "configs that are features and nothing else", "train a tg.Ranker on these"
-        raise DataError.of("config_feat", expected, "digits of nodes", todo, file=str(graph.name))
 
 
 def _standard(learnt: Mapping[str, NDArray[Any]], table: Floats, kind: str = "") -> Floats:
@@ -265,16 +261,11 @@ class GaussianProcess(Process):
         """
         if not hasattr(graph, "num_configs"):
             raise not_a_graph("graph", graph)
-        _check_features(graph)
         some = graph.select(graph.ran if configs is None else configs)
-        check_measured(some, self.kind)
         if some.num_configs > _MOST:
-            raise ConfigError(
-                f"configs: expected at most {_MOST} to learn from, got {some.num_configs}: give some of "
-                "them, or use a Ranker"
-            )
-        made = copy(self)
-        made._prepare([some])
+            most = f"at most {_MOST} to learn from, got {some.num_configs}"
+            raise ConfigError(f"configs: expected {most}: give some of them, or use a Ranker")
+        made = self._prepared([some])
         columns = made._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
         _, first = np.unique(columns, axis=1, return_index=True)  # the first of equal columns
@@ -283,21 +274,17 @@ class GaussianProcess(Process):
         x = np.ascontiguousarray(_standard(made.learnt, columns))  # in the order of a file: equal bits
         y = targets(measured_runtimes(some), "normal-score")
         y = (y - y.mean()) / y.std()
-        made.learnt |= {"x": x, "y": y, "logs": _search(x, y, self._prior(used.size))}
+        near = -0.5 * math.log(4 * max(used.size, 1))  # distances do not depend on the number of columns
+        means, spreads = [near] * used.size + [0.0, -4.0], [self.spread] * used.size + [1.0, 1.5]
+        logs = _search(x, y, _Prior(np.array(means), np.array(spreads)))
+        made.learnt |= {"x": x, "y": y, "logs": logs}
         made._factor()
         return self._become(made)
-
-    def _prior(self, columns: int) -> _Prior:
-        """Return a prior under which distances do not depend on the number of columns."""
-        near = -0.5 * math.log(4 * max(columns, 1))
-        return _Prior(
-            np.array([near] * columns + [0.0, -4.0]), np.array([self.spread] * columns + [1.0, 1.5])
-        )
 
     def _factor(self) -> None:
         x, logs = self.learnt["x"], self.learnt["logs"]
         covariance = _matern(x, x, logs)[0]
-        covariance[np.diag_indices(len(x))] += _noise(logs)
+        covariance[np.diag_indices(len(x))] += math.exp(logs[-1]) + _FLOOR
         self._root = np.linalg.inv(np.linalg.cholesky(covariance))
         self._weight = self._root.T @ (self._root @ self.learnt["y"])
 
@@ -336,10 +323,6 @@ class GaussianProcess(Process):
         return {"columns": columns - 1, "P": tensors["column"].size + 2 if "column" in tensors else 0}
 
 
-def _noise(logs: Floats) -> float:
-    return math.exp(logs[-1]) + _FLOOR
-
-
 def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
     """Return the covariance (n, m) of rows x (n, T) and z (m, T), and its slope over squared distance."""
     x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
@@ -351,7 +334,7 @@ def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
 def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
     """Return the gradient (P,) of the negative log posterior."""
     covariance, by_square = _matern(x, x, logs)
-    inverse = np.linalg.inv(covariance + _noise(logs) * np.eye(len(y)))
+    inverse = np.linalg.inv(covariance + (math.exp(logs[-1]) + _FLOOR) * np.eye(len(y)))
     weight = inverse @ y
     by_covariance = 0.5 * (inverse - np.outer(weight, weight))
     by_square *= by_covariance
@@ -474,26 +457,22 @@ class MultiTaskGaussianProcess(Process):
             More than 1,000 graphs or different configs.
         """
         listed = as_graphs("train", learnable(train, valid)[0])
-        if len(listed) > _PROGRAMS:
+        if len(listed) > _PROGRAMS:  # before any is read
             raise ConfigError(f"train: expected at most {_PROGRAMS:,} graphs, got {len(listed):,}")
         graphs = [listed[i] for i in range(len(listed))]
-        for graph in graphs:
-            check_measured(graph, self.kind)
-            _check_features(graph)
-        made = copy(self)
-        made._prepare(graphs)
+        made = self._prepared(graphs)
         described = np.stack([made._described(graph) for graph in graphs])
         parts = [made._columns(graph, graph.ran) for graph in graphs]
         configs, which = np.unique(np.concatenate(parts), axis=0, return_inverse=True)
         if len(configs) > _PROGRAMS:
-            raise ConfigError(
-                f"train: expected at most {_PROGRAMS:,} different configs, got {len(configs):,}: measure "
-                "programs with the same configs, or train a Ranker"
-            )
+            most = f"at most {_PROGRAMS:,} different configs, got {len(configs):,}"
+            todo = "measure programs with the same configs, or train a Ranker"
+            raise ConfigError(f"train: expected {most}: {todo}")
         if len(configs) == 1:
             todo, name = "all are the same, so nothing can be learnt", str(graphs[0].name)
             raise DataError.of("config_feat", "at least 2 different configs", "1", todo, file=name)
-        effects, there = _grid(graphs, np.cumsum([0, *map(len, parts)]), which.ravel(), len(configs))
+        columns = np.split(which.ravel(), np.cumsum([len(part) for part in parts])[:-1])
+        effects, there = _grid(graphs, columns, len(configs))
         made.learnt = _scaled("program", described, self.length) | _scaled("config", configs, 1.0)
         made._factor()
         made.learnt["weight"] = _solve(made._factors, effects, there, self.noise)
@@ -513,9 +492,8 @@ class MultiTaskGaussianProcess(Process):
             return np.asarray(self.pipeline.apply(graph, configs=False).nodes.graph_feat, np.float64).ravel()
         if sizes.opcodes is None:
             return np.zeros(0)
-        return np.log1p(
-            np.bincount(np.asarray(graph.node_opcode), minlength=sizes.opcodes).astype(np.float64)
-        )
+        counts = np.bincount(np.asarray(graph.node_opcode), minlength=sizes.opcodes)
+        return np.log1p(counts.astype(np.float64))
 
     def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
         """Return means and variances of the effects of configs: see `Process.moments`."""
@@ -542,14 +520,13 @@ def _alike(x: Floats, z: Floats) -> Floats:
 
 
 def _grid(
-    graphs: Sequence[Graph], starts: NDArray[np.int64], which: NDArray[np.int64], configs: int
+    graphs: Sequence[Graph], columns: Sequence[NDArray[np.int64]], configs: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return targets (P, U) by program and config, the mean where one was measured twice, and which exist."""
     sums, counts = np.zeros((len(graphs), configs)), np.zeros((len(graphs), configs))
     for i, graph in enumerate(graphs):
-        columns = which[starts[i] : starts[i + 1]]
-        np.add.at(sums[i], columns, targets(measured_runtimes(graph, graph.ran), "normal-score"))
-        np.add.at(counts[i], columns, 1)
+        np.add.at(sums[i], columns[i], targets(measured_runtimes(graph, graph.ran), "normal-score"))
+        np.add.at(counts[i], columns[i], 1)
     return sums / np.maximum(counts, 1), counts > 0
 
 

@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack, overload
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +18,11 @@ from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
-from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.network.summary import summary
 from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import as_graph, is_table, learnable, not_fitted
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
@@ -36,15 +34,16 @@ from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History
-from tpugraphs.training.fit import FitOptions, Networked
-from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.optimizer import adapt, parameter_groups
 from tpugraphs.training.trainset import known_as
 
 if TYPE_CHECKING:
-    from tpugraphs.recipes.fields import RecipeFields, RecipeName, UnknownFieldOrValue
+    from tpugraphs.ranker.arguments import FitArguments
+    from tpugraphs.recipes.fields import RecipeFields, RecipeName, Unknown
 
-__all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
-
+_OWN = ("recipe", "seed", "preset", "precision")  # arguments of all rankers, besides the recipe's fields
+_ARGUMENTS = [one.name for one in fields(FitOptions) if one.name != "ranker"]  # of `fit`, by keyword
 # What a recipe may train, by the name in its `estimator`.
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "network": NetworkEstimator,
@@ -118,12 +117,7 @@ class Ranker(ScorerBase):
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        recipe: str = "first-layout",
-        seed: int = 0,
-        preset: str = "cpu",
-        precision: str = "f32",
-        **fields: UnknownFieldOrValue[Never],
+        self, recipe: str = ..., seed: int = ..., preset: str = ..., precision: str = ..., **fields: Unknown
     ) -> None: ...
     def __init__(
         self,
@@ -133,16 +127,9 @@ class Ranker(ScorerBase):
         precision: str = "f32",
         **fields: Any,
     ) -> None:
-        self._configure(recipe, seed, preset, precision, fields)
-
-    def _configure(
-        self, recipe: str | Recipe, seed: int, preset: str, precision: str, given: dict[str, Any]
-    ) -> None:
         found = get_recipe(recipe)
-        check_whole("seed", seed, 0)
-        check_precision(precision, TRAINING)
-        fields = found.fields(preset, given)
-        self._recipe, self.fields = found, fields
+        seed, precision = check_whole("seed", seed, 0), check_precision(precision, TRAINING)
+        self._recipe, self.fields = found, found.fields(preset, fields)  # the last that may be refused
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
         self._learning, self._thread = threading.Lock(), 0
         self.reset()
@@ -159,23 +146,24 @@ class Ranker(ScorerBase):
         """Return a new estimator of the recipe."""
         named = self._recipe.estimator
         make = ESTIMATORS[named] if isinstance(named, str) else named
-        return make(self._recipe, self.fields, int(self.seed), self.precision)
+        return make(self._recipe, self.fields, self.seed, self.precision)
 
     # While a fit runs, its own thread (callbacks, losses) sees what is trained, and scores with it from the
     # first step on. Other threads see what was learnt before, and so do all after a fit that fails.
 
     @property
-    def _estimator(self) -> Estimator:
+    def estimator(self) -> Estimator:
+        """What the recipe trains, for example a :class:`tpugraphs.ranker.estimator.NetworkEstimator`."""
         return self._training if threading.get_ident() == self._thread else self._learnt
 
     @property
     def _scoring(self) -> Estimator:
-        return self._estimator if self._estimator.fitted else self._learnt
+        return self.estimator if self.estimator.fitted else self._learnt
 
     # Parameters
 
     @property
-    def network(self) -> Network:
+    def network(self) -> NetworkEstimator:
         """The network that the recipe trains.
 
         Raises
@@ -183,17 +171,9 @@ class Ranker(ScorerBase):
         Error
             The recipe trains something else, for example trees.
         """
-        return self._networked()
-
-    def _networked(self) -> NetworkEstimator:
-        if not isinstance(self._estimator, NetworkEstimator):
+        if not isinstance(estimator := self.estimator, NetworkEstimator):
             raise Error(f"recipe {self.recipe} trains no network: it has neither steps nor weights by name")
-        return self._estimator
-
-    @property
-    def estimator(self) -> Estimator:
-        """What the recipe trains, for example a :class:`tpugraphs.ranker.estimator.NetworkEstimator`."""
-        return self._estimator
+        return estimator
 
     @property
     def history_(self) -> History:
@@ -204,9 +184,9 @@ class Ranker(ScorerBase):
         AttributeError
             Nothing was fitted here: the ranker is new, or its weights come from a file.
         """
-        if self._estimator.history is None:
+        if self.estimator.history is None:
             raise AttributeError("history_: there is none before fit, and files of rankers do not hold it")
-        return self._estimator.history
+        return self.estimator.history
 
     @property
     def takes_tables(self) -> bool:  # type: ignore[override]
@@ -216,7 +196,7 @@ class Ranker(ScorerBase):
     @property
     def takes_configs(self) -> bool:  # type: ignore[override]
         """Whether `predict` takes configs that the graph does not have; rankers with a network do."""
-        return isinstance(self._estimator, NetworkEstimator)
+        return isinstance(self.estimator, NetworkEstimator)
 
     @property
     def n_features_in_(self) -> int:
@@ -261,11 +241,9 @@ class Ranker(ScorerBase):
             Nothing was learnt, the ranker trains a network, its recipe makes its own table, or its file is of
             an earlier version.
         """
-        importances = getattr(self._estimator, "importances", None)
-        if importances is None:
-            raise AttributeError(
-                "feature_importances_: rankers of trees have it; tg.permutation_importance judges all rankers"
-            )
+        if (importances := getattr(self.estimator, "importances", None)) is None:
+            others = "tg.permutation_importance judges all rankers"
+            raise AttributeError(f"feature_importances_: rankers of trees have it; {others}")
         found: NDArray[np.float64] = importances()
         return found
 
@@ -277,7 +255,7 @@ class Ranker(ScorerBase):
     @property
     def schema(self) -> Schema | None:
         """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
-        return getattr(self._estimator, "schema", None)
+        return getattr(self.estimator, "schema", None)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -297,7 +275,7 @@ class Ranker(ScorerBase):
     @property
     def num_parameters(self) -> int:
         """Number of learnt parameters: weights of a network, leaves of trees."""
-        size = self._estimator.size
+        size = self.estimator.size
         return self.network.num_parameters if size is None else size
 
     @property
@@ -313,7 +291,7 @@ class Ranker(ScorerBase):
     @property
     def kind(self) -> str:
         """Kind of the graphs it ranks: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
-        return self._estimator.kind
+        return self.estimator.kind
 
     @property
     def metric(self) -> str:
@@ -323,7 +301,7 @@ class Ranker(ScorerBase):
     @property
     def node_padding(self) -> int | None:
         """Padding that lists in the node features must have, None if any will do."""
-        return self._estimator.node_padding
+        return self.estimator.node_padding
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -353,10 +331,9 @@ class Ranker(ScorerBase):
         dict of str to value
             What ``Ranker(**params)`` takes.
         """
-        names = self.fields.__dataclass_fields__
-        recipe = self.recipe if is_registered(self._recipe) else self._recipe
-        own = {"recipe": recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
-        return {**own, **{name: getattr(self.fields, name) for name in names}}
+        own: dict[str, Any] = {name: getattr(self, name) for name in _OWN}
+        own |= {} if is_registered(self._recipe) else {"recipe": self._recipe}
+        return {**own, **{name: getattr(self.fields, name) for name in self.fields.__dataclass_fields__}}
 
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
@@ -375,7 +352,8 @@ class Ranker(ScorerBase):
             The instance itself.
         """
         old = self.get_params()
-        if [*params] == ["loss"] and self.fitted and self._lost_loss():
+        lost = [*params] == ["loss"] and self.fitted  # a function that was left behind when it was saved
+        if lost and any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields)):
             self.fields = self._recipe.fields(self.preset, {**vars(self.fields), **params})
             self.network.take(self.fields)
             return self
@@ -383,21 +361,14 @@ class Ranker(ScorerBase):
         same = all(name in old and old[name] == value for name, value in params.items())
         if same and not (by_epochs and old.get("steps") is not None):
             return self
-        defaults = plain(self._recipe.fields(self.preset))
-        given = {name: value for name, value in old.items() if name in defaults and defaults[name] != value}
         known = get_recipe(params.get("recipe", old["recipe"])).options.__dataclass_fields__
-        given = {name: value for name, value in given.items() if name in known}
+        given = {name: value for name, value in self._changed().items() if name in known}
         if by_epochs:
             given.pop("steps", None)
         elif params.get("steps") is not None and "epochs" not in params:
             given.pop("epochs", None)
-        own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
-        self._configure(**own, given={**given, **params})
+        Ranker.__init__(self, **{**{name: old[name] for name in _OWN}, **given, **params})
         return self
-
-    def _lost_loss(self) -> bool:
-        """Whether a loss is a Python function that was left behind when this ranker was saved."""
-        return any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields))
 
     def summary(self) -> str:
         """Describe the ranker in lines of text: preprocessing, losses, and every step of the model.
@@ -407,40 +378,37 @@ class Ranker(ScorerBase):
         str
             Text to print: ``print(ranker.summary())``. For a recipe without a network, the `repr` alone.
         """
-        network = isinstance(self._estimator, NetworkEstimator)
-        return "\n".join([repr(self), *([summary(self._networked())] if network else [])])
+        network = isinstance(self.estimator, NetworkEstimator)
+        return f"{self!r}\n{summary(self.network)}" if network else repr(self)
+
+    def _changed(self) -> dict[str, Any]:
+        """Return the fields that differ from those of the preset."""
+        defaults = self._recipe.fields(self.preset)
+        return {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
 
     def __repr__(self) -> str:
-        defaults = self._recipe.fields(self.preset)
         shown = {"seed": self.seed, "preset": self.preset}
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
-        shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
-        arguments = ", ".join(
-            [repr(self.recipe), *(f"{name}={shortly(value)}" for name, value in shown.items())]
-        )
-        size = "" if self._estimator.size is None else f"{counted(self._estimator.size, 'parameter')}, "
+        shown |= self._changed()
+        arguments = ", ".join([repr(self.recipe), *(f"{n}={shortly(v)}" for n, v in shown.items())])
+        size = "" if self.estimator.size is None else f"{counted(self.estimator.size, 'parameter')}, "
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
     def _repr_html_(self) -> str:
         """Return the `repr`, every field, and the curve of the last fit."""
-        defaults, fields = plain(self._recipe.fields(self.preset)), plain(self.fields)
-        changed = {name: value for name, value in fields.items() if defaults[name] != value}
-        size = self._estimator.size
+        size, history = self.estimator.size, self.estimator.history
         facts = {
             "what": self._recipe.summary,
             "ranks": f"{self.kind} graphs",
             "parameters": None if size is None else f"{size:,}",
-            "seed": self.seed,
-            "preset": self.preset,
-            "precision": self.precision,
-            "changed": ", ".join(f"{name}={shortly(value)}" for name, value in changed.items()),
+            **{name: getattr(self, name) for name in _OWN[1:]},
+            "changed": ", ".join(f"{name}={shortly(value)}" for name, value in self._changed().items()),
         }
-        rows = [(name, shortly(value)) for name, value in fields.items()]
-        parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
-        if self._estimator.history is not None:
-            parts.append(self._estimator.history._repr_html_())
+        rows = [(name, shortly(value)) for name, value in vars(self.fields).items()]
+        folded = markup.folded("all fields", markup.table(("field", "value"), rows))
+        curve = "" if history is None else history._repr_html_()
         state = "fitted" if self.fitted else "not fitted"
-        return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
+        return markup.card(type(self).__name__, self.recipe, state, facts, folded, curve)
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_learning", "_thread", "_training"}
@@ -467,7 +435,7 @@ class Ranker(ScorerBase):
 
     # Learning
 
-    @shows(FitOptions, FitArguments)
+    @shows(FitOptions, _ARGUMENTS)
     def fit(self, train: Graphs | TableLike, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Learn from graphs with measured runtimes, from scratch.
 
@@ -536,7 +504,7 @@ class Ranker(ScorerBase):
         ConfigError
             A value out of range, or another fit is using `checkpoint_dir`.
         """
-        how = FitOptions(**checked_names("fit", FitArguments, options))
+        how = FitOptions(**checked_names("fit", _ARGUMENTS, options))
         given, valid = learnable(train, valid, how.y)
         with self._alone():
             how = self.checked(how)
@@ -566,27 +534,23 @@ class Ranker(ScorerBase):
         Error
             `init` has learnt nothing, or something is set that only networks have.
         """
-        numbers = {name: getattr(how, name) for name in ("epochs", "steps", "learning_rate")}
-        numbers = {name: value for name, value in numbers.items() if value is not None}
+        given = ((name, getattr(how, name)) for name in ("epochs", "steps", "learning_rate"))
+        numbers = {name: value for name, value in given if value is not None}
         if {"epochs", "steps"} <= numbers.keys():
             raise ConfigError("give epochs or steps, not both")
         if how.tuning.patterns or how.learning_rate is not None or how.init is not None:
-            self._networked()
+            _ = self.network  # an error for trees
         self._recipe.fields(self.preset, numbers)  # checks the values
         check_whole("checkpoint_every", how.checkpoint_every, 1)
         if how.epochs is None and how.steps is None:
             how = replace(how, epochs=self.fields.epochs, steps=self.fields.steps)
-        return replace(how, ranker=self, init=self._beginning(how.init))
-
-    def _beginning(self, init: Any) -> Networked | None:
-        """Return the ranker with whose weights a fit begins."""
-        if init is None:
-            return None
-        if not isinstance(init, Ranker):
+        init: Any = how.init
+        if init is not None and not isinstance(init, Ranker):
             todo = "; tg.load_ranker(path) opens a file" if isinstance(init, (str, os.PathLike)) else ""
             raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}{todo}")
-        init.require_fit("fit(init=...)")
-        return copy.deepcopy(init) if init is self else init
+        if init is not None:
+            init.require_fit("fit(init=...)")
+        return replace(how, ranker=self, init=copy.deepcopy(init) if init is self else init)
 
     def partial_fit(self, graph: Graph | TableLike, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
@@ -611,7 +575,7 @@ class Ranker(ScorerBase):
             given = as_graph(graph, configs, self)
             configs = np.arange(given.num_configs)
         with self._alone():
-            return self._networked().partial_fit(given, configs)
+            return self.network.partial_fit(given, configs)
 
     def adapt(
         self,
@@ -655,8 +619,10 @@ class Ranker(ScorerBase):
         """
         self.require_fit("adapt")
         check_kind(graph, self.kind)
-        made = copy.deepcopy(self)
-        made._networked().adapt(graph.select(graph.ran if configs is None else configs), steps, anchor, only)
+        made, part = copy.deepcopy(self), graph.select(graph.ran if configs is None else configs)
+        network = made.network
+        network.reset_optimizer()
+        adapt(network, lambda: network.partial_fit(part, slice(None)), steps, anchor, only)
         return made
 
     # Ranking
@@ -706,9 +672,7 @@ class Ranker(ScorerBase):
             The graph cannot be ranked, or `configs` are not as described.
         """
         self.require_fit("predict")
-        given: Any = graph
-        if self.takes_tables and is_table(graph):
-            given = as_graph(graph, scorer=self)
+        given: Any = as_graph(graph, scorer=self) if self.takes_tables else graph
         return self._scoring.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
@@ -731,11 +695,13 @@ class Ranker(ScorerBase):
         bool
             False for a ranker from a file, which does not record its training graphs.
         """
-        return known_as(graph) in getattr(self._estimator, "learnt_from", ())
+        return known_as(graph) in getattr(self.estimator, "learnt_from", ())
 
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
-        return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
+        if not isinstance(other, Ranker) or type(self.estimator) is not type(other.estimator):
+            return False
+        return self.estimator.share_prepared(other.estimator)
 
     # Files
 
@@ -819,34 +785,23 @@ class Ranker(ScorerBase):
         """Return metadata and tensors of a ranker file: everything that prediction needs."""
         self.require_fit("save")
         metadata, tensors = self._scoring.to_file()
+        custom = self._recipe.estimator == "network" and not is_built_in(self._recipe)
         return {
             "feature_schema": SCHEMA,
-            "recipe": self.recipe,
-            "seed": int(self.seed),
-            "preset": self.preset,
-            "precision": self.precision,
+            **{name: getattr(self, name) for name in _OWN},
             "fields": plain(self.fields),
-            **self._described(),
+            **({described.ENTRY: described.describe(self._recipe, self.fields)} if custom else {}),
             **metadata,
         }, tensors
-
-    def _described(self) -> dict[str, Any]:
-        """Describe a recipe that is not part of the package, for its file."""
-        if self._recipe.estimator != "network" or is_built_in(self._recipe):
-            return {}
-        return {described.ENTRY: described.describe(self._recipe, self.fields)}
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore a ranker from what `to_file` returned. `path` and errors: see `load`."""
-
-        def entry(name: str, *kinds: type) -> Any:
-            return tensorfile.entry(path, metadata, name, kinds)
-
         if metadata.get("feature_schema") != SCHEMA:
             raise tensorfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
-        own: dict[str, Any] = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+        kinds = {"recipe": str, "preset": str, "precision": str, "seed": int, "fields": dict}
+        own = {name: tensorfile.entry(path, metadata, name, kind) for name, kind in kinds.items()}
         known = own["recipe"] in list_recipes()
         if not known and described.ENTRY in metadata:
             own["recipe"] = described.restore(path, metadata)
@@ -854,23 +809,18 @@ class Ranker(ScorerBase):
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         defaults = plain(get_recipe(own["recipe"]).options())  # for fields that earlier versions did not have
-        fields = {**defaults, **entry("fields", dict)}
+        fields = {**defaults, **own.pop("fields")}
         if fields.get("steps") is not None:
-            fields = {name: value for name, value in fields.items() if name != "epochs"}  # `steps` wins
+            fields.pop("epochs", None)  # `steps` wins
         try:
-            ranker = cls(seed=entry("seed", int), **own, **fields)
+            ranker = cls(**own, **fields)
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
-        ranker._estimator.read(path, metadata, tensors)
+        ranker.estimator.read(path, metadata, tensors)
         if not known:
-            _check_groups(path, ranker.network)
+            try:
+                parameter_groups(ranker.groups, ranker.model.layout, 0.0)
+            except RecipeError as error:
+                raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None
         return ranker
-
-
-def _check_groups(path: str, network: Network) -> None:
-    """Raise CheckpointError unless the groups of a recipe from a file match its parameters."""
-    try:
-        parameter_groups(network.groups, network.model.layout, 0.0)
-    except RecipeError as error:
-        raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from numbers import Real
-from typing import Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,40 +15,54 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.splits import check_nearest, closest, family, traits
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer, Scores
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.arguments import FitArguments
-from tpugraphs.ranker.conventions import learnable, measured
+from tpugraphs.ranker.conventions import every_graph, learnable, measured
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import (
-    ChooseOptions,
-    PredictOptions,
-    Scorer,
-    ScorerBase,
-    Scores,
-    unchanged_if_it_fails,
-)
+from tpugraphs.ranker.scorer import ScorerBase, unchanged_if_it_fails
 from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice
+from tpugraphs.system.arguments import check_choice, check_type
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import GraphSequence, as_graphs, no_graphs
 
-__all__ = ["Nearest", "Routed"]
-
-
-def _collection(graph: Graph) -> list[str]:
-    return [str(name) for name in (getattr(graph, "collection", None), graph.kind) if name]
+if TYPE_CHECKING:
+    from tpugraphs.ranker.arguments import FitArguments
 
 
 _LABELS: dict[str, Callable[[Graph], list[str]]] = {
-    "collection": _collection,
+    "collection": lambda graph: [name for name in (graph.collection, graph.kind) if name],
     "family": lambda graph: [family(graph)],
     "shape": lambda graph: [f"{graph.num_nodes}x{graph.num_edges}"],
 }
 
 
+class _Router(ScorerBase):
+    """Base of scorers that hand every graph to another scorer."""
+
+    @abstractmethod
+    def route(self, graph: Graph) -> Scorer:
+        """Return the scorer of a graph."""
+
+    def predict(
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
+    ) -> Scores:
+        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
+        return self.route(graph).predict(graph, configs, tta=tta, **options)
+
+    def choose(
+        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+    ) -> NDArray[np.int64]:
+        """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
+        return self.route(graph).choose(graph, count, configs, **options)
+
+    def knows(self, graph: Graph) -> bool:
+        """Return whether the graph's ranker is known to have learnt from it."""
+        return bool(getattr(self.route(graph), "knows", lambda _: False)(graph))
+
+
 @filekinds.register("routed")
-class Routed(ScorerBase):
+class Routed(_Router):
     """Rank every graph by the ranker for its collection, family or shape.
 
     The ninth place had members for architecture families, the seventh for graphs of one shape.
@@ -75,14 +90,15 @@ class Routed(ScorerBase):
     <Routed: options:* -> graph-config, layout:* -> ensemble>
     """
 
+    name = "routed"
+
     def __init__(self, routes: Mapping[str, Scorer], by: str = "collection") -> None:
         if not isinstance(routes, Mapping) or not routes:
             raise ConfigError(f"routes: expected at least one pattern with its ranker, got {routes!r}")
         for pattern, ranker in routes.items():
             if not isinstance(pattern, str) or not isinstance(ranker, Scorer):
-                raise ConfigError(
-                    f"routes: expected patterns with rankers, got {pattern!r}: {type(ranker).__name__}"
-                )
+                found = f"{pattern!r}: {type(ranker).__name__}"
+                raise ConfigError(f"routes: expected patterns with rankers, got {found}")
         self.routes, self.by = dict(routes), check_choice("by", by, _LABELS)
 
     def route(self, graph: Graph) -> Scorer:
@@ -122,11 +138,6 @@ class Routed(ScorerBase):
         """Whether all rankers can predict."""
         return all(ranker.fitted for ranker in self.routes.values())
 
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return "routed"
-
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
@@ -148,27 +159,10 @@ class Routed(ScorerBase):
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
         """Group graphs by the ranker that they are routed to."""
         parts: dict[int, tuple[Scorer, list[Any]]] = {}
-        sequence = as_graphs(what, graphs)
-        for i in range(len(sequence)):
-            ranker = self.route(graph := sequence[i])
+        for graph in every_graph(what, graphs):
+            ranker = self.route(graph)
             parts.setdefault(id(ranker), (ranker, []))[1].append(graph)
         return parts
-
-    def predict(
-        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
-    ) -> Scores:
-        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
-        return self.route(graph).predict(graph, configs, tta=tta, **options)
-
-    def choose(
-        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
-    ) -> NDArray[np.int64]:
-        """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
-        return self.route(graph).choose(graph, count, configs, **options)
-
-    def knows(self, graph: Graph) -> bool:
-        """Return whether the graph's ranker is known to have learnt from it."""
-        return bool(getattr(self.route(graph), "knows", lambda _: False)(graph))
 
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
@@ -191,13 +185,12 @@ class Routed(ScorerBase):
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
             raise tensorfile.fail(path, "patterns", counted(len(members), "string"), repr(patterns)[:80])
-        routes, stated = dict(zip(patterns, members, strict=True)), {"by": "collection", **metadata}
-        return filekinds.construct(
-            cls, path, stated, {"by": str}, routes=routes
-        )  # earlier files have no "by"
+        stated = {"by": "collection", **metadata}  # earlier files have no "by"
+        routes = dict(zip(patterns, members, strict=True))
+        return filekinds.construct(cls, path, stated, {"by": str}, routes=routes)
 
 
-class Nearest(ScorerBase):
+class Nearest(_Router):
     """Rank every graph with a ranker that is trained on its nearest training graphs alone.
 
     The eighth place did this: most test programs have a twin with another batch size among the training
@@ -231,10 +224,8 @@ class Nearest(ScorerBase):
     """
 
     def __init__(self, ranker: Ranker, n: int = 1, by: str = "size") -> None:
-        if not isinstance(ranker, Ranker):
-            raise ConfigError(f"ranker: expected a tg.Ranker, got {type(ranker).__name__}")
         check_nearest(n, by)
-        self.ranker, self.n, self.by = ranker, n, by
+        self.ranker, self.n, self.by = check_type("ranker", ranker, Ranker, expected="a tg.Ranker"), n, by
         self.rankers: dict[tuple[int, ...], Ranker] = {}
         self._graphs: GraphSequence = ()
         self._traits: NDArray[np.float64] | None = None  # of the training graphs, which are read once
@@ -277,15 +268,14 @@ class Nearest(ScorerBase):
         """
         for name in ("sample_weight", "checkpoint_dir"):
             if options.get(name) is not None:
-                raise ConfigError(
-                    f"{name}: Nearest trains several rankers, on some of the graphs each: leave it out"
-                )
+                why = "Nearest trains several rankers, on some of the graphs each"
+                raise ConfigError(f"{name}: {why}: leave it out")
         train, valid = learnable(train, valid, options.pop("y", None))
         self._graphs, self._options = as_graphs("train", train), {"verbose": False, **options, "valid": valid}
         self._traits, self.rankers = None, {}
         return self
 
-    def of(self, graph: Graph) -> Ranker:
+    def route(self, graph: Graph) -> Ranker:
         """Return the ranker of a graph; it is trained on first use.
 
         Parameters
@@ -314,17 +304,12 @@ class Nearest(ScorerBase):
                 self.rankers[chosen] = fresh
             return self.rankers[chosen]
 
-    def predict(
-        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
-    ) -> Scores:
-        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
-        return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
+    of = route
 
     def to_file(self) -> NoReturn:
         """Raise ConfigError: files cannot hold training graphs. The rankers in `rankers` can be saved."""
-        raise ConfigError(
-            "Nearest cannot be saved: it trains on its graphs when scores are asked for; save its `rankers`"
-        )
+        why = "it trains on its graphs when scores are asked for"
+        raise ConfigError(f"Nearest cannot be saved: {why}; save its `rankers`")
 
     def __repr__(self) -> str:
         count = len(self._graphs) if self.fitted else 0

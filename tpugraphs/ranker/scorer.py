@@ -5,46 +5,28 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import __version__
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
-from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer, Scores
+from tpugraphs.evaluation.scorer import ChooseOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
-from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
-from tpugraphs.system import tensorfile
+from tpugraphs.system import files, tensorfile
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.files import file_name
 
-__all__ = [
-    "AdaptOptions",
-    "ChooseOptions",
-    "PredictOptions",
-    "Scorer",
-    "ScorerBase",
-    "Scores",
-    "check_scorer",
-    "fastest_together",
-    "scoring",
-]
-
-
-class AdaptOptions(TypedDict, total=False):
-    """Arguments of :meth:`tpugraphs.Ranker.adapt` by keyword."""
-
-    steps: int
-    anchor: float
-    only: Sequence[str] | None
+if TYPE_CHECKING:
+    from tpugraphs.ranker.arguments import AdaptOptions
 
 
 class ScorerBase(Convention, ABC):
@@ -117,11 +99,6 @@ class ScorerBase(Convention, ABC):
     def name(self) -> str:
         """Name in reports."""
         return type(self).__name__
-
-    @property
-    def fitted(self) -> bool:
-        """Whether it can predict."""
-        return True
 
     @property
     def metric(self) -> str:
@@ -276,8 +253,7 @@ class ScorerBase(Convention, ABC):
         known: dict[str, None] = {}
 
         def noted(score: Callable[..., Any], graph: Graph, *rows: Any) -> Any:
-            if self.knows(graph):
-                known[str(graph.name)] = None
+            known.update({str(graph.name): None} if self.knows(graph) else {})
             return score(graph, *rows)
 
         how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
@@ -356,9 +332,9 @@ class ScorerBase(Convention, ABC):
         return float(np.mean(values))
 
     def __repr__(self) -> str:
-        usual = inspect.signature(type(self)).parameters.values()
-        own = ((p.name, repr(getattr(self, p.name)), p.default) for p in usual if hasattr(self, p.name))
-        given = ", ".join(f"{name}={value}" for name, value, default in own if value != repr(default))
+        usual = inspect.signature(type(self)).parameters.items()
+        own = ((name, repr(getattr(self, name)), repr(p.default)) for name, p in usual if hasattr(self, name))
+        given = ", ".join(f"{name}={value}" for name, value, default in own if value != default)
         done = "fitted" if self.fitted else "not fitted"
         return f"<{type(self).__name__}{f'({given})' if given else ''}: {done}>"
 
@@ -386,10 +362,8 @@ class ScorerBase(Convention, ABC):
         ConfigError
             The class does not define `to_file`.
         """
-        raise ConfigError(
-            f"{type(self).__name__} cannot be saved: give it to_file and from_file, and register its kind "
-            "of file with tpugraphs.ranker.filekinds.register"
-        )
+        todo = "register its kind of file with tpugraphs.ranker.filekinds.register"
+        raise ConfigError(f"{type(self).__name__} cannot be saved: give it to_file and from_file, and {todo}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that prediction needs to one safetensors file, atomically.
@@ -406,7 +380,8 @@ class ScorerBase(Convention, ABC):
         OSError
             The file cannot be written.
         """
-        filekinds.write(file_name(path), self)
+        metadata, tensors = self.to_file()
+        tensorfile.write(files.file_name(path), self.file_kind, {"package": __version__, **metadata}, tensors)
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -454,7 +429,7 @@ class ScorerBase(Convention, ABC):
         CheckpointError
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
-        name = file_name(path)
+        name = files.file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
 
 
@@ -523,32 +498,3 @@ def scoring(
         return scores
 
     return places
-
-
-def fastest_together(
-    samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.int64]:
-    """Choose configs greedily: each minimises the expected value of the fastest one so far.
-
-    Parameters
-    ----------
-    samples : (n, S) float64
-        Runtimes or scores of n configs in S samples.
-    count : int
-        How many, at most n.
-    weights : (S,) float64, optional
-        Probabilities of the samples; equal by default.
-
-    Returns
-    -------
-    (count,) int64
-        Their places, in the order chosen, so a shorter list is a prefix of a longer one.
-    """
-    fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
-    for _ in range(count):
-        found = np.minimum(samples, fastest)
-        expected = found.mean(1) if weights is None else found @ weights
-        expected[chosen] = np.inf
-        chosen.append(int(expected.argmin()))
-        fastest = np.minimum(fastest, samples[chosen[-1]])
-    return np.array(chosen, np.int64)

@@ -1,4 +1,4 @@
-"""Training with several seeds side by side, and selection by a rule stated in advance."""
+"""Training of several rankers side by side: members of an ensemble, or seeds, selected by a stated rule."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Never, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -16,33 +17,33 @@ from tpugraphs.data.graph import Graphs, Rows, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
-from tpugraphs.ranker.arguments import FitTogether
+from tpugraphs.evaluation.scorer import ChooseOptions, Scorer
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import NetworkEstimator
-from tpugraphs.ranker.members import in_folders, train_together
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import ChooseOptions, Scorer, scoring
+from tpugraphs.ranker.scorer import scoring, unchanged_if_it_fails
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, markup, tables
+from tpugraphs.system import files, markup, signatures, tables, texts
 from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.signatures import shows
-from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted, json_text
-from tpugraphs.training.callbacks import Callback, History, curves
+from tpugraphs.training.callbacks import Callback, History, curves, pass_on_interrupt
 from tpugraphs.training.crew import Crew
-from tpugraphs.training.fit import FitOptions, locked_folder
+from tpugraphs.training.fit import Fit, FitOptions, locked_folder
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import no_graphs
 
 if TYPE_CHECKING:
-    from tpugraphs.recipes.fields import FieldsButLength, RecipeName, UnknownFieldOrValue
+    from tpugraphs.ranker.arguments import FitTogether, SeedArguments
+    from tpugraphs.recipes.fields import FieldsButLength, RecipeName, Unknown
 
-    class SeedOptions(FieldsButLength, FitTogether, total=False):
+    class Seeding(FieldsButLength, SeedArguments, total=False):
         """Fields of the rankers, and arguments of their fits."""
 
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
+# Arguments of a fit that rankers which are trained side by side have in common.
+TOGETHER = ("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose")
 PLAN = "seeds.json"  # in the checkpoint folder: what was stated before the training
 
 
@@ -87,7 +88,7 @@ class SeedRun:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, with the whole curves."""
         own = {name: value for name, value in vars(self).items() if name != "ranker"}
-        return {**own, "history": self.history.to_dict() if self.history is not None else None}
+        return {**own, "history": self.history and self.history.to_dict()}
 
 
 @dataclass(repr=False, eq=False)
@@ -263,11 +264,8 @@ class SeedRuns:
         return f"<SeedRuns: {counted(len(self.runs), 'seed')}>\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        metric, facts = self.runs[0].ranker.metric, {"rule": self.rule.text}
-        if self.judgement is not None:
-            mean, interval = self._summary()
-            facts |= {f"validation {metric}": mean, "95 % interval": interval}
-        facts["time"] = f"{self.seconds:.1f} s"
+        metric = self.runs[0].ranker.metric
+        facts = {"rule": self.rule.text, **self._summary(), "time": f"{self.seconds:.1f} s"}
         cells = [
             [str(run.seed), "-" if run.metric is None else f"{run.metric:.4f}", run.choice, run.why]
             for run in self.runs
@@ -277,49 +275,187 @@ class SeedRuns:
         what = f"{counted(len(self.runs), 'seed')}{', interrupted' if self.interrupted else ''}"
         return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, facts, *parts)
 
-    def _summary(self) -> tuple[str, str]:
+    def _summary(self) -> dict[str, str]:
         """Return the mean over seeds with its deviation, and its interval, in words."""
-        j = self.judgement
-        assert j is not None
+        if (j := self.judgement) is None:
+            return {}
         spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
-        return f"{j.mean:.4f}{spread}", "{:.4f} … {:.4f}".format(*j.interval) + f", over {j.over}"
+        return {
+            f"validation {self.runs[0].ranker.metric}": f"{j.mean:.4f}{spread}",
+            "95 % interval": "{:.4f} … {:.4f}".format(*j.interval) + f", over {j.over}",
+        }
 
     def table(self) -> str:
         """Return a line of text about every seed, and the result."""
         lines = [f"seed {run.seed}: {run.choice}: {run.why}" for run in self.runs]
         if self.judgement is not None:
-            mean, interval = self._summary()
+            (metric, mean), (heading, interval) = self._summary().items()
             seeds = counted(len(self.judgement.means), "seed")
-            lines.append(
-                f"validation {self.runs[0].ranker.metric}: {mean} over {seeds}; 95 % interval: {interval}"
-            )
+            lines.append(f"{metric}: {mean} over {seeds}; {heading}: {interval}")
         return "\n".join([*lines, f"rule: {self.rule.text}"])
+
+
+def train_together(
+    networks: Sequence[NetworkEstimator],
+    train: Any,
+    valid: Valid,
+    options: Sequence[FitOptions],
+    workers: int | None,
+    shared: bool = False,
+) -> Crew:
+    """Train networks side by side, from scratch; each gets the same bits as if trained alone.
+
+    Parameters
+    ----------
+    networks : sequence of NetworkEstimator
+        Not fitted yet.
+    train, valid
+        See :meth:`tpugraphs.Ranker.fit`.
+    options : sequence of FitOptions
+        Checked options of every network; `verbose` is that of the first.
+    workers : int or None
+        Number of steps taken at the same time; None: as many as networks or threads.
+    shared : bool
+        Whether all prepare graphs in the same way, as several seeds of one recipe do; it is then done once.
+
+    Returns
+    -------
+    Crew
+        All fits in order, those that failed, and whether Ctrl-C ended the training. The other fits are
+        complete.
+    """
+    if workers is not None:
+        check_whole("workers", workers, 1)
+    with ExitStack() as stack:
+        fits = list[Fit]()
+        for network, how in zip(networks, options, strict=True):
+            folder = stack.enter_context(locked_folder(how.checkpoint_dir))
+            fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
+        crew = Crew(fits, workers)
+        crew.run(options[0].verbose)
+        for fit in fits:
+            if fit.step > 0 and fit not in crew.failed:
+                fit.end(crew.stop.pressed)
+    return crew
+
+
+def _checked(
+    rankers: Sequence[Ranker], how: FitOptions, folders: Iterable[str], callbacks: Any = None
+) -> list[FitOptions]:
+    """Return checked options of every fit, with its folder below `checkpoint_dir` and a seed's callbacks."""
+    found = []
+    for one, name in zip(rankers, folders, strict=True):
+        folder = None if how.checkpoint_dir is None else os.path.join(how.checkpoint_dir, name)
+        called = () if callbacks is None else callbacks(one.seed)
+        found.append(one.checked(replace(how, checkpoint_dir=folder, callbacks=called)))
+    return found
+
+
+@signatures.shows(FitOptions, TOGETHER)
+def train_members(
+    rankers: Iterable[Ranker | str],
+    train: Graphs,
+    valid: Valid = None,
+    *,
+    weights: Sequence[float] | None = None,
+    normalize: str = "rank",
+    workers: int | None = None,
+    **options: Unpack[FitTogether],
+) -> Ensemble:
+    """Train rankers of any recipes side by side, and make an ensemble of them.
+
+    Networks take turns with the threads of the core, one step each, the one furthest behind first. Each gets
+    the same bits as if trained alone. Recipes that train trees follow, one by one. Several seeds of one
+    recipe share their prepared graphs in :func:`tpugraphs.train_seeds`.
+
+    Parameters
+    ----------
+    rankers : sequence of Ranker, or of names of recipes
+        They are trained from scratch. A name stands for a ranker with seed 0 and the preset ``"cpu"``.
+    train, valid, epochs, steps, sample_weight, checkpoint_every, verbose
+        See :meth:`tpugraphs.Ranker.fit`.
+    weights, normalize
+        See :class:`tpugraphs.Ensemble`; :meth:`tpugraphs.Ensemble.weighted` fits weights.
+    checkpoint_dir : path, optional
+        Folder of the states, ``member-0`` and so on. The same call resumes from it.
+    workers : int, optional
+        Number of steps taken at the same time; by default as many as networks or threads.
+
+    Returns
+    -------
+    Ensemble
+        After Ctrl-C a warning is issued, and the rankers have their best parameters so far.
+
+    Raises
+    ------
+    ConfigError
+        No rankers, one given twice, or a value out of range.
+    Error
+        The training of a ranker diverged.
+    KeyboardInterrupt
+        Ctrl-C before every ranker has taken a step. After this and any other error of the training the
+        rankers are unchanged.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> programs = tg.open_collection("options:xla:cpu")
+    >>> train, valid = programs.train[:4], programs.valid[:2]
+    >>> rankers = [tg.Ranker("graph-config", steps=5, width=width) for width in (16, 32)]
+    >>> tg.train_members(rankers, train, valid, verbose=False)
+    <Ensemble: 2 x graph-config, normalize='rank'>
+    """
+    members = _members(rankers)
+    given = FitOptions(**signatures.checked_names("train_members", TOGETHER, options))
+    folders = [f"member-{i}" for i in range(len(members))]
+    every = dict(zip(members, _checked(members, given, folders), strict=True))
+    networks = {one: made for one in members if isinstance(made := one._fresh(), NetworkEstimator)}
+    interrupted = False
+    with unchanged_if_it_fails(*members):
+        if networks:
+            those = [every[one] for one in networks]
+            crew = train_together([*networks.values()], train, valid, those, workers)
+            for fit, text in crew.failed.items():
+                raise Error(f"{fit.ranker.recipe}: {text}")
+            interrupted = crew.stop.pressed
+            whole = len(networks) == len(members) and all(fit.step > 0 for fit in crew.fits)
+            if interrupted and not whole:
+                raise KeyboardInterrupt
+        for one in members:
+            if one in networks:
+                one._take(networks[one])
+            else:
+                pass_on_interrupt(one.fit(train, valid, **options))
+    if interrupted:
+        warnings.warn("interrupted: the rankers are usable", stacklevel=2)
+    return Ensemble(members, weights, normalize)
+
+
+def _members(rankers: Any) -> list[Ranker]:
+    """Return the rankers, new ones for recipe names; ConfigError for anything else, or one given twice."""
+    several = isinstance(rankers, Iterable) and not isinstance(rankers, str)
+    members = [Ranker(one) if isinstance(one, str) else one for one in (rankers if several else ())]
+    if not members or not all(isinstance(one, Ranker) for one in members):
+        raise ConfigError(f"rankers: expected a list of rankers or names of recipes, got {rankers!r:.80}")
+    if len({id(one) for one in members}) < len(members):
+        raise ConfigError("rankers: expected different ones, got one twice; make another with another seed")
+    return members
 
 
 @overload
 def train_seeds(
-    recipe: RecipeName | str = "first-layout",
-    train: Graphs | None = None,
-    valid: Valid = None,
-    *,
-    seeds: int | Iterable[int] = 5,
-    select: str | int | None = None,
-    callbacks: Callable[[int], Sequence[Callback]] | None = None,
-    workers: int | None = None,
-    preset: str = "cpu",
-    precision: str = "f32",
-    **options: Unpack[SeedOptions],
+    recipe: RecipeName | str = ...,
+    train: Graphs | None = ...,
+    valid: Valid = ...,
+    **options: Unpack[Seeding],
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
 @overload
 def train_seeds(
-    recipe: str = "first-layout",
-    train: Graphs | None = None,
-    valid: Valid = None,
-    **options: UnknownFieldOrValue[Never],
+    recipe: str = ..., train: Graphs | None = ..., valid: Valid = ..., **options: Unknown
 ) -> SeedRuns: ...
-@shows(FitOptions, FitTogether)  # type: ignore[misc]  # no value fits the third
+@signatures.shows(FitOptions, TOGETHER)  # type: ignore[misc]  # no value fits the third
 def train_seeds(
     recipe: str | Recipe = "first-layout",
     train: Graphs | None = None,
@@ -391,27 +527,21 @@ def train_seeds(
     """
     began = time.monotonic()
     numbers = seed_numbers(seeds)
-    how = FitOptions(**{name: fields.pop(name) for name in FitTogether.__optional_keys__ & fields.keys()})
+    how = FitOptions(**{name: fields.pop(name) for name in fields.keys() & set(TOGETHER)})
     if "seed" in fields:
         raise ConfigError(f"seed: every ranker has its own; give seeds=[{fields['seed']!r}] for this one")
     no_valid = no_graphs(valid)
     rule = Rule.parse(select if select is not None else "all" if no_valid else ONE_STANDARD_ERROR)
     if no_valid and rule.name != "all":
         raise ConfigError(f"select={rule.name!r} compares validation metrics: give valid, or select='all'")
-    if train is None:
-        raise ConfigError("train: expected graphs to train on, got none")
     if callbacks is not None and not callable(callbacks):
         raise ConfigError("callbacks: expected a function of the seed that gives a list of callbacks")
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
     networks = [one.estimator for one in rankers if isinstance(one.estimator, NetworkEstimator)]
     if not networks:
-        raise ConfigError(
-            f"recipe {rankers[0].recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
-        )
-    every = []
-    for ranker, own in zip(rankers, in_folders(how, [f"seed-{s}" for s in numbers]), strict=True):
-        called = callbacks(int(ranker.seed)) if callbacks is not None else ()
-        every.append(ranker.checked(replace(own, callbacks=called)))
+        todo = "fit a ranker per seed, then tg.Ensemble(rankers)"
+        raise ConfigError(f"recipe {rankers[0].recipe} trains no network: {todo}")
+    every = _checked(rankers, how, [f"seed-{seed}" for seed in numbers], callbacks)
     with locked_folder(how.checkpoint_dir) as folder:
         if folder is not None:
             _state_plan(folder, rankers[0], numbers, rule)
@@ -442,7 +572,7 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         _write_json(path, plan)
         return
     try:
-        stated = parsed(read_whole(path))
+        stated = texts.parsed(texts.read_whole(path))
     except ValueError as error:
         raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
@@ -455,33 +585,31 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
 
 def _runs(crew: Crew, rule: Rule, began: float) -> SeedRuns:
     """Judge and select the rankers that have learnt something."""
-    fits = crew.fits
-    for fit in crew.failed:
+    runs = {fit: SeedRun(fit.seed, fit.ranker) for fit in crew.fits}
+    for fit, text in crew.failed.items():
         fit.ranker.reset()
-    usable = [fit for fit in fits if fit.ranker.fitted]
+        runs[fit].failed, runs[fit].why = text, f"failed: {text}"
+    usable = [fit for fit in crew.fits if fit.ranker.fitted]
     if not usable:
         if crew.stop.pressed:
             raise KeyboardInterrupt
         raise Error(f"training failed with every seed; the first: {next(iter(crew.failed.values()))}")
-    runs = {fit: SeedRun(int(fit.seed), fit.ranker) for fit in fits}
-    for fit, text in crew.failed.items():
-        runs[fit].failed, runs[fit].why = text, f"failed: {text}"
     judgement, names = None, []
     if usable[0].valid:
         judged = [list(fit.valid_scores()) for fit in usable]
         names, runtimes = [name for name, _, _ in judged[0]], [times for _, _, times in judged[0]]
         judgement = SeedMetrics([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
-    choices = judgement.choose(rule) if judgement is not None else []
-    for i, fit in enumerate(usable):
-        run = runs[fit]
-        if judgement is None:
-            run.selected, run.why = True, "all are kept"
-        else:
+        for i, choice in enumerate(judgement.choose(rule)):
+            run = runs[usable[i]]
             run.metric, run.values = float(judgement.means[i]), judgement.values[i].tolist()
-            run.selected, run.why = choices[i].selected, choices[i].why
+            run.selected, run.why = choice.selected, choice.why
+    else:
+        for fit in usable:
+            runs[fit].selected, runs[fit].why = True, "all are kept"
     if crew.stop.pressed:
-        steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
-        again = "; the same call with the same checkpoint_dir resumes" if fits[0].path is not None else ""
+        steps = ", ".join(f"{fit.step} of {fit.total}" for fit in crew.fits)
+        resumes = crew.fits[0].path is not None
+        again = "; the same call with the same checkpoint_dir resumes" if resumes else ""
         warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=3)
     seconds = time.monotonic() - began
     return SeedRuns(tuple(runs.values()), rule, names, judgement, crew.stop.pressed, seconds)

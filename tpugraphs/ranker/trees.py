@@ -7,7 +7,7 @@ fitted or read from a file no longer needs LightGBM.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -26,27 +26,16 @@ from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
+from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe, is_built_in
-from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.tensorfile import entry, fail, take
 from tpugraphs.system.words import counted
+from tpugraphs.training import trainset
 from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions
-from tpugraphs.training.trainset import (
-    GraphSequence,
-    as_graphs,
-    as_weights,
-    check_graph,
-    graph_weights,
-    hold_out,
-    known_as,
-    no_graphs,
-    warn_of_skipped,
-)
-
-__all__ = ["TreeEstimator", "TreePairEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
 _MOST = 16 << 20  # columns, nodes: sizes in files are below
@@ -57,7 +46,7 @@ def _lightgbm() -> Any:
         import lightgbm
     except ImportError:
         raise ConfigError(
-            "this recipe trains trees with LightGBM, which is not installed: pip install tpugraphs[lightgbm]"
+            "LightGBM, which trains the trees, is missing: pip install tpugraphs[lightgbm]"
         ) from None
     return lightgbm
 
@@ -84,16 +73,12 @@ class Trees:
     booster: Any = None
     _read: _core.Forest | None = None
 
-    @classmethod
-    def of(cls, size: tuple[int, int], text: str, columns: NDArray[np.int64], width: int) -> Trees:
-        """Read trees from LightGBM's text; DataError naming line and field if it is malformed."""
-        return cls(size, columns, width, _read=_core.Forest(text, columns, width))
-
     @property
     def forest(self) -> _core.Forest:
         """The trees that score; while they grow, those so far."""
         if self._read is None or (self.booster is not None and self.booster.num_trees() > self._read.trees):
-            self._read = _core.Forest(_text(self.booster), self.columns, self.width)
+            text, _, _ = self.booster.model_to_string().partition("\nparameters:")  # and number of threads
+            self._read = _core.Forest(f"{text}\n", self.columns, self.width)
         return self._read
 
     def grow(self) -> float:
@@ -101,10 +86,6 @@ class Trees:
         self.booster.update()
         ((_, _, loss, *_),) = self.booster.eval_train()
         return float(loss)
-
-    def end(self) -> None:
-        """Drop the booster: the trees are complete."""
-        _, self.booster = self.forest, None
 
 
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
@@ -127,10 +108,16 @@ class TreeEstimator(Estimator):
 
     Attributes
     ----------
+    kind : str
+        Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs.
+    schema : Schema or None
+        Schema of the training graphs, None if they were published ones.
     trees : list of Trees
     history : History or None
     """
 
+    kind: str = ""
+    schema: Schema | None = None
     _chunk = 1 << 14  # rows of a table that is scored at a time
     _times = 1  # how often trees see every column of the table
 
@@ -138,20 +125,9 @@ class TreeEstimator(Estimator):
         self.recipe, self.fields, self.seed = recipe, fields, int(seed)
         self.trees: list[Trees] = []
         self.history: History | None = None
-        self._kind, self._rounds = recipe.kind, 0
-        self._schema: Schema | None = None  # of graphs of any schema
+        self.kind, self._rounds = recipe.kind, 0
         self.learnt_from: frozenset[str] = frozenset()
         self._own: tuple[int, int] | None = None  # columns of a config, digits of a node: at a row's end
-
-    @property
-    def kind(self) -> str:
-        """Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs."""
-        return self._kind
-
-    @property
-    def schema(self) -> Schema | None:
-        """Schema of the training graphs, None if they were published ones."""
-        return self._schema
 
     @property
     def fitted(self) -> bool:
@@ -168,22 +144,22 @@ class TreeEstimator(Estimator):
     def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs; see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
-        graphs = as_graphs("train", train)
-        weights = as_weights(train, graphs, how.sample_weight)
-        self._kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
+        graphs = trainset.as_graphs("train", train)
+        weights = trainset.as_weights(train, graphs, how.sample_weight)
+        self.kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
-            graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
-        if self._kind == "graph":
-            seen = (graphs[i] for i in range(len(graphs)))
-            usable = (graph for graph in seen if check_graph("train", graph, self._kind) is None)
-            self._schema = Pipeline([], self._kind, make=lambda schema: []).fit(usable).schema
+            graphs, valid = trainset.hold_out(graphs, float(valid), self.seed, self.kind, weights)
+        if self.kind == "graph":
+            seen = every_graph("train", graphs)
+            usable = (graph for graph in seen if trainset.check_graph("train", graph, self.kind) is None)
+            self.schema = Pipeline([], self.kind, make=lambda schema: []).fit(usable).schema
         total = int(how.steps or how.epochs or 1)
         self.history = history = History(total_steps=total, metric=self.fields.metric)
         fit = RunningFit(how.ranker, history, how.callbacks)
         tables = self._tables(graphs, weights, history)
         began = time.monotonic()
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
-        held = self._held(valid)
+        held, judge = self._held(valid), metrics.VALIDATION[self.fields.metric]
         with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", how.verbose) as bar:
             fit.notify("on_fit_begin")
             while fit.step < fit.total and history.stopped is None and not interrupts.pressed:
@@ -193,7 +169,7 @@ class TreeEstimator(Estimator):
                 bar.update(1)
                 fit.notify("on_step")
                 if held and (fit.step % self.fields.evaluate_every == 0 or fit.step == fit.total):
-                    value = self._judge(held)
+                    value = float(np.mean([judge(self._scores(*one), times) for *one, times in held]))
                     history.evaluated(fit.step, value)
                     fit.notify("on_evaluate", value)
             history.interrupted = interrupts.pressed
@@ -202,23 +178,23 @@ class TreeEstimator(Estimator):
         self._rounds = history.best_step or fit.step
         history.seconds = time.monotonic() - began
         for tree in self.trees:
-            tree.end()
+            _, tree.booster = tree.forest, None  # they are complete
         fit.notify("on_fit_end")
-        warn_of_skipped(history.skipped, stacklevel=3)
+        trainset.warn_of_skipped(history.skipped, stacklevel=3)
         return history
 
     def _tables(
-        self, graphs: GraphSequence, given: list[Any] | None, history: History
+        self, graphs: trainset.GraphSequence, given: list[Any] | None, history: History
     ) -> dict[tuple[int, int], Table]:
         """Return the training rows by size of graph."""
         tables: dict[tuple[int, int], Table] = {}
         for i in range(len(graphs)):
             graph = graphs[i]
-            check_graph("train", graph, self._kind)
-            self.learnt_from |= {known_as(graph)}
-            weights = graph_weights(graph, None if given is None else given[i])
+            trainset.check_graph("train", graph, self.kind)
+            self.learnt_from |= {trainset.known_as(graph)}
+            weights = trainset.graph_weights(graph, None if given is None else given[i])
             try:
-                check_measured(graph, self._kind)
+                check_measured(graph, self.kind)
                 rows = self._some(graph, self.fields.configs, i, weights)
                 times = measured_runtimes(graph, rows)
                 check_order(str(graph.name), times, None)
@@ -276,27 +252,19 @@ class TreeEstimator(Estimator):
         _, first = np.unique(x[:, varies], axis=1, return_index=True)  # the first of equal columns
         columns = varies[np.sort(first)] if varies.size else np.zeros(1, np.int64)
         options = self._options()
-        data = lightgbm.Dataset(
-            x[:, columns], y, weight=None if (weights == 1).all() else weights, params=options
-        )
+        weight = None if (weights == 1).all() else weights
+        data = lightgbm.Dataset(x[:, columns], y, weight=weight, params=options)
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _held(self, valid: Any) -> list[tuple[Any, NDArray[np.int64], NDArray[Any]]]:
         """Return the validation graphs, with rows and runtimes."""
-        if no_graphs(valid):
-            return []
-        graphs, held = as_graphs("valid", valid), []
+        graphs, held = [] if trainset.no_graphs(valid) else trainset.as_graphs("valid", valid), []
         for i in range(len(graphs)):
-            graph = graphs[i]
-            check_measured(graph, self._kind)
-            most = max(50, self.fields.valid_configs // len(graphs))
+            graph, most = graphs[i], max(50, self.fields.valid_configs // len(graphs))
+            check_measured(graph, self.kind)
             rows = self._some(graph, most, _VALID + i)
             held.append((graph, rows, measured_runtimes(graph, rows)))
         return held
-
-    def _judge(self, held: Sequence[tuple[Any, NDArray[np.int64], NDArray[Any]]]) -> float:
-        metric = metrics.VALIDATION[self.fields.metric]
-        return float(np.mean([metric(self._scores(graph, rows), times) for graph, rows, times in held]))
 
     # Scoring
 
@@ -304,9 +272,9 @@ class TreeEstimator(Estimator):
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
-        check_kind(graph, self._kind)
-        if self._schema is not None:
-            self._schema.check(graph)
+        check_kind(graph, self.kind)
+        if self.schema is not None:
+            self.schema.check(graph)
         if as_configs(graph, configs) is not None:
             raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")
         rows = graph.row_numbers(configs)
@@ -341,21 +309,16 @@ class TreeEstimator(Estimator):
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
-
-        def distance(tree: Trees) -> float:
-            return sum(abs(a - b) / max(b, 1) for a, b in zip(tree.size, size, strict=True))
-
         if not self.trees:
             raise Error("there are no trees yet: call fit first")
-        return min(self.trees, key=distance)
+        own = np.array(size)
+        return min(self.trees, key=lambda tree: (np.abs(tree.size - own) / np.maximum(own, 1)).sum())
 
     def importances(self) -> NDArray[np.float64]:
         """Return the share of the gain of every column; see :class:`tpugraphs.Ranker`."""
         if not self.trees or self._own is None:
-            raise AttributeError(
-                "feature_importances_: rankers of trees have it, from fit on, unless their recipe makes a "
-                "table of its own; tg.permutation_importance judges all rankers"
-            )
+            who = "rankers of trees have it, from fit on, unless their recipe makes its own table"
+            raise AttributeError(f"feature_importances_: {who}; tg.permutation_importance judges all rankers")
         gains = np.sum([self._gains(tree, *self._own) for tree in self.trees], 0)
         shares: NDArray[np.float64] = gains / (gains.sum() or 1.0)
         return shares
@@ -371,66 +334,55 @@ class TreeEstimator(Estimator):
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors that `read` takes."""
-        entries = [
-            {"size": list(tree.size), "width": tree.width, "trees": tree.forest.text} for tree in self.trees
-        ]
+        entries = [{"size": list(t.size), "width": t.width, "trees": t.forest.text} for t in self.trees]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
-        metadata = {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}
-        metadata |= {} if self._schema is None else {"schema": self._schema.to_dict()}
+        metadata = {"graphs": self.kind, "rounds": self._rounds, "boosters": entries}
+        metadata |= {} if self.schema is None else {"schema": self.schema.to_dict()}
         metadata |= {} if self._own is None else {"own": list(self._own)}
         return metadata, tensors
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `to_file` returned; CheckpointError if that is damaged."""
-        self._kind = tensorfile.entry(path, metadata, "graphs", str)
-        self._schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
+        self.kind = entry(path, metadata, "graphs", str)
+        self.schema = schema_of(path, metadata) if "schema" in metadata else None  # not in older files
         kinds = ("layout", "tile", "graph") if self.recipe.kind == "any" else (self.recipe.kind,)
-        if self._kind not in kinds:
-            raise tensorfile.fail(path, "graphs", " or ".join(kinds), repr(self._kind)[:80])
-        rounds = tensorfile.entry(path, metadata, "rounds", int)
-        self.trees = [
-            self._tree(path, i, one, tensors)
-            for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list))
-        ]
+        if self.kind not in kinds:
+            raise fail(path, "graphs", " or ".join(kinds), repr(self.kind)[:80])
+        rounds, trees = (entry(path, metadata, n, t) for n, t in (("rounds", int), ("boosters", list)))
+        self.trees = [self._tree(path, i, one, tensors) for i, one in enumerate(trees)]
         if not self.trees or not 1 <= rounds <= 10**6:
-            raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
+            raise fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
         self._own = None  # not in earlier files
         if "own" in metadata:
-            own = tensorfile.entry(path, metadata, "own", list)
+            own = entry(path, metadata, "own", list)
             if not _sizes(own) or any(t.size[1] * own[1] + own[0] > t.width for t in self.trees):
-                raise tensorfile.fail(path, "own", "columns and digits of the table", repr(own)[:80])
+                raise fail(path, "own", "columns and digits of the table", repr(own)[:80])
             self._own = (own[0], own[1])
 
     def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
         """Return the trees of entry `i` of "boosters"."""
         place, name = f"boosters[{i}]", f"{i}.columns"
         if not isinstance(one, dict):
-            raise tensorfile.fail(path, place, "an object", repr(one)[:80])
-        width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
+            raise fail(path, place, "an object", repr(one)[:80])
+        width, size = entry(path, one, "width", int), entry(path, one, "size", list)
         if not _sizes(size):
-            raise tensorfile.fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
+            raise fail(path, f"{place}.size", "two whole numbers >= 0", repr(size)[:80])
         if not 1 <= width < _MOST:
-            raise tensorfile.fail(path, f"{place}.width", f"1 to {_MOST - 1}", repr(width)[:80])
+            raise fail(path, f"{place}.width", f"1 to {_MOST - 1}", repr(width)[:80])
         length = tensors[name].size if name in tensors else 0
-        columns = tensorfile.take(path, tensors, name, (length,), np.int64)
-        text = tensorfile.entry(path, one, "trees", str)
+        columns = take(path, tensors, name, (length,), np.int64)
+        text = entry(path, one, "trees", str)
         try:
-            return Trees.of((size[0], size[1]), text, columns, width)
+            return Trees((size[0], size[1]), columns, width, _read=_core.Forest(text, columns, width))
         except DataError as error:
-            field, expected, found = f"{place}.{error.field}", str(error.expected), str(error.found)
-            raise tensorfile.fail(path, field, expected, found) from None
+            field = f"{place}.{error.field}"
+            raise fail(path, field, str(error.expected), str(error.found)) from None
 
 
 def _sizes(pair: list[Any]) -> bool:
     """Whether a list is a pair of sizes."""
     return len(pair) == 2 and all(type(n) is int and 0 <= n < _MOST for n in pair)
-
-
-def _text(booster: Any) -> str:
-    """Return the text of the trees without training options, such as the number of threads."""
-    text: str = booster.model_to_string()
-    return text.partition("\nparameters:")[0] + "\n"
 
 
 class TreePairEstimator(TreeEstimator):
@@ -489,7 +441,7 @@ class TreePairEstimator(TreeEstimator):
     def _tree(self, path: str, i: int, one: Any, tensors: Mapping[str, NDArray[Any]]) -> Trees:
         tree = super()._tree(path, i, one, tensors)
         if not tree.forest.binary or tree.width % 2:
-            raise tensorfile.fail(path, f"boosters[{i}].objective", "binary, of pairs", "another")
+            raise fail(path, f"boosters[{i}].objective", "binary, of pairs", "another")
         return tree
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
+def shows(declared: type, taken: Collection[str]) -> Callable[[FunctionT], FunctionT]:
     """Show arguments in place of a function's ``**options``, or before its ``**fields``, in `help`.
 
     Parameters
     ----------
     declared : dataclass
         Its fields have the types and defaults.
-    taken : TypedDict
-        The fields that the function takes, as type checkers read them from ``Unpack``.
+    taken : collection of str
+        Names of the fields that the function takes.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
     shown = [
         inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
         for field in fields(declared)
-        if field.name in taken.__optional_keys__
+        if field.name in taken
     ]
 
     def add(function: FunctionT) -> FunctionT:
@@ -42,8 +42,8 @@ def shows(declared: type, taken: Any) -> Callable[[FunctionT], FunctionT]:
     return add
 
 
-def checked_names(function: str, taken: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a function; TypeError for one that its TypedDict `taken` does not have."""
-    if unknown := options.keys() - taken.__optional_keys__:
+def checked_names(function: str, taken: Collection[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a function; TypeError for one that is not `taken`."""
+    if unknown := options.keys() - set(taken):
         raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
     return dict(options)
