@@ -25,19 +25,11 @@ SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # the variable that the script sets when it asks what to complete
 
 
-def _data() -> list[str]:
-    return [*FOLDERS, *(f"sample:{name}" for name in tg.data.list_samples())]
-
-
-def _devices() -> list[str]:
-    return ["this", *(name for name in tg.layertime.DEVICES if " " not in name)]
-
-
 # Metavars -> names that complete them.
 NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "COLLECTION": lambda: FOLDERS,
-    "DATA": _data,
-    "DEVICE": _devices,
+    "DATA": lambda: [*FOLDERS, *(f"sample:{name}" for name in tg.data.list_samples())],
+    "DEVICE": lambda: ["this", *(name for name in tg.layertime.DEVICES if " " not in name)],
     "KIND": lambda: tg.layertime.KINDS,
     "PATTERN": lambda: ("known-corrupt",),
     "RECIPE": lambda: tg.list_recipes(),
