@@ -174,7 +174,7 @@ def prepared(name):
 def anything(program, rng):
     """Arbitrary orders for about a third of all values, whether worth choosing or not."""
     avals = {-1 - i: a for i, a in enumerate(program.in_avals)}
-    for index, eqn in enumerate(relayout._flat(program).eqns):
+    for index, eqn in enumerate(relayout.equations(program)):
         avals[index] = eqn.outvars[0].aval
     ranks = {i: len(a.shape) for i, a in avals.items() if len(getattr(a, "shape", ())) > 1}
     return {i: tuple(rng.permutation(r).tolist()) for i, r in ranks.items() if rng.random() < 0.35}
@@ -380,7 +380,7 @@ def call_of(name):
 def test_no_needless_transposition(name):
     fn, *args = call_of(name)
     program = jax.make_jaxpr(fn)(*args)
-    assert name in {eqn.primitive.name for eqn in relayout._flat(program).eqns}
+    assert name in {eqn.primitive.name for eqn in relayout.equations(program)}
     orders = [(2, 0, 1), (1, 2, 0)] if args[0].ndim == 3 else [(3, 0, 1, 2), (1, 2, 0, 3)]
     for order in orders:
         choices = {-1 - i: order for i in range(len(args))}
@@ -477,7 +477,7 @@ def test_sites_are_the_values_of_most_work():
         rank = len(site.shape)
         assert 2 <= rank <= 6 and site.orders[0] == passing.row_major(rank)
         assert set(site.orders) >= set(relayout.permutations(rank))
-    eqn = relayout._flat(program).eqns[[s for s in everything if s.primitive == "add"][-1].index]
+    eqn = relayout.equations(program)[[s for s in everything if s.primitive == "add"][-1].index]
     assert eqn.primitive.name == "add"
 
 
@@ -517,7 +517,7 @@ def test_equations_without_results_are_kept():
         jax.jit(space(program, {site.index: (1, 0), -1: (1, 0)}))(x)
         jax.effects_barrier()
         np.testing.assert_allclose(seen.pop(), np.sin(x), rtol=1e-6)
-    callback = next(i for i, eqn in enumerate(relayout._flat(program).eqns) if not eqn.outvars)
+    callback = next(i for i, eqn in enumerate(relayout.equations(program)) if not eqn.outvars)
     with pytest.raises(ValueError, match=f"order of site {callback}: .* a permutation of 0 dimensions"):
         relayout.transposed(program, {callback: (0, 1)})
 

@@ -71,7 +71,7 @@ class Child:
         self.programs: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="tpugraphs-")
         self._process: subprocess.Popen[bytes] | None = None
-        self._line: Connection
+        self._connection: Connection
         self._modules: dict[str, str] = {}  # files by name
         self._first: tuple[str, dict[str, Any]] | None = None
         arrays = [np.asarray(array, order="C") for array in arguments]
@@ -94,7 +94,7 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._line.close()
+            self._connection.close()
             self._process = None
         self.programs.clear()
 
@@ -152,7 +152,7 @@ class Child:
         # -P, and "" made explicit: import what the parent imports, in its order, and nothing else from this
         # folder.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        self._line, theirs = Pipe()
+        self._connection, theirs = Pipe()
         with theirs, self._file("stderr.txt").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _MAIN, self._folder.name, str(theirs.fileno())],
@@ -173,11 +173,11 @@ class Child:
 
     def _request(self, timeout: float, do: str, fields: dict[str, Any]) -> dict[str, Any]:
         try:
-            self._line.send_bytes(json.dumps({"do": do, **fields}).encode())
-            if not self._line.poll(timeout):
+            self._connection.send_bytes(json.dumps({"do": do, **fields}).encode())
+            if not self._connection.poll(timeout):
                 self.kill()
                 raise ChildError(f"{do}: no answer within {timeout:g} s")
-            answer: dict[str, Any] = json.loads(self._line.recv_bytes())
+            answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
             raise self._ended(do) from None
         if "error" in answer:
@@ -345,11 +345,11 @@ class Worker:
         return {"seconds": best}
 
 
-def _read(line: Connection, requests: queue.SimpleQueue[bytes]) -> None:
+def _read(connection: Connection, requests: queue.SimpleQueue[bytes]) -> None:
     """Read requests. At their end the parent is gone: remove the folder and exit at once."""
     try:
         while True:
-            requests.put(line.recv_bytes())
+            requests.put(connection.recv_bytes())
     finally:
         shutil.rmtree(sys.argv[1], ignore_errors=True)
         os._exit(0)
@@ -357,9 +357,9 @@ def _read(line: Connection, requests: queue.SimpleQueue[bytes]) -> None:
 
 def main() -> None:
     """Answer requests until the parent ends."""
-    worker, line = Worker(), Connection(int(sys.argv[2]))
+    worker, connection = Worker(), Connection(int(sys.argv[2]))
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(line, requests), daemon=True).start()
+    threading.Thread(target=_read, args=(connection, requests), daemon=True).start()
     while True:
         request = json.loads(requests.get())
         try:
@@ -367,4 +367,4 @@ def main() -> None:
         except Exception as error:  # the parent interprets it
             text = " ".join(str(error).split())
             answer = {"error": f"{type(error).__name__}: {text[:500]}"}
-        line.send_bytes(json.dumps(answer).encode())
+        connection.send_bytes(json.dumps(answer).encode())

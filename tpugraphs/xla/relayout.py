@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import count
 from itertools import permutations as all_orders
 from math import prod
 from typing import Any
@@ -27,10 +27,8 @@ from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import (
     ClosedJaxpr,
-    Jaxpr,
     JaxprEqn,
     Literal,
-    gensym,
     new_jaxpr_eqn,
     no_effects,
     primitives,
@@ -77,7 +75,7 @@ class Site:
     Parameters
     ----------
     index : int
-        Position of the equation that makes it in the flat program.
+        Position of the equation that makes it, see `equations`.
     primitive : str
         Name of the equation's primitive.
     shape : tuple of int
@@ -110,52 +108,61 @@ _CALLED = {
 }
 
 
-def _flat(program: ClosedJaxpr) -> ClosedJaxpr:
-    """Inline the calls of a program. Each call gets new variables, as a function may be called twice."""
-    constants: dict[Any, Any] = {}
-    eqns: list[JaxprEqn] = []
-    new: Callable[[Any], Any] = gensym()
+def _walk(
+    program: ClosedJaxpr,
+    arguments: Sequence[Any],
+    lift: Callable[[Any], Any],
+    step: Callable[[int, JaxprEqn, list[Any]], Sequence[Any]],
+) -> list[Any]:
+    """Evaluate a program with its calls inlined.
 
-    def inline(called: Any, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
-        """Add the equations of a program that is applied to these operands; return its results."""
-        env = {var: new(var.aval) for var in called.constvars}
-        constants.update(zip(env.values(), consts, strict=True))
-        env.update(zip(called.invars, operands, strict=True))
+    `lift` makes a value of a constant. `step` takes the number of an equation, the equation and the values of
+    its operands, and returns those of its results.
+    """
+    numbers = count()
+
+    def run(called: Any, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
+        env = dict(zip([*called.constvars, *called.invars], [*map(lift, consts), *operands], strict=True))
 
         def read(atoms: Sequence[Any]) -> list[Any]:
-            return [atom if isinstance(atom, Literal) else env[atom] for atom in atoms]
+            return [lift(atom.val) if isinstance(atom, Literal) else env[atom] for atom in atoms]
 
         for eqn in called.eqns:
-            inputs = read(eqn.invars)
+            values = read(eqn.invars)
             if eqn.primitive in _CALLED:
                 inner = eqn.params[_CALLED[eqn.primitive]]
                 own = getattr(inner, "consts", ())
-                outputs = inline(getattr(inner, "jaxpr", inner), own, held(eqn, inputs))
+                results: Sequence[Any] = run(getattr(inner, "jaxpr", inner), own, held(eqn, values))
             else:
-                outputs = add(eqn, inputs)
-            env.update(zip(eqn.outvars, outputs, strict=True))
+                results = step(next(numbers), eqn, values)
+            env.update(zip(eqn.outvars, results, strict=True))
         return read(called.outvars)
 
-    def add(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
-        outputs = [new(var.aval) for var in eqn.outvars]
-        eqns.append(eqn.replace(invars=inputs, outvars=outputs))
-        return outputs
-
-    def held(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
+    def held(eqn: JaxprEqn, values: list[Any]) -> list[Any]:
         """Keep values that are computed twice to save memory from being merged, as JAX does."""
         wanted = eqn.params.get("differentiated") and eqn.params.get("prevent_cse", False)
-        places = [i for i in range(len(inputs)) if (wanted[i] if isinstance(wanted, tuple) else wanted)]
+        places = [i for i in range(len(values)) if (wanted[i] if isinstance(wanted, tuple) else wanted)]
         if places:
             atoms = [eqn.invars[i] for i in places]
             barrier = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
-            for i, value in zip(places, add(barrier, [inputs[i] for i in places]), strict=True):
-                inputs[i] = value
-        return inputs
+            results = step(next(numbers), barrier, [values[i] for i in places])
+            for i, value in zip(places, results, strict=True):
+                values[i] = value
+        return values
 
-    arguments = [new(aval) for aval in program.in_avals]
-    results = inline(program.jaxpr, program.consts, arguments)
-    flat = program.jaxpr.replace(constvars=[*constants], invars=arguments, outvars=results, eqns=eqns)
-    return ClosedJaxpr(flat, [*constants.values()])
+    return run(program.jaxpr, program.consts, arguments)
+
+
+def equations(program: ClosedJaxpr) -> list[JaxprEqn]:
+    """List the equations of a program with its calls inlined; the index of a site is a place in this list."""
+    found = []
+
+    def step(_: int, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        found.append(eqn)
+        return list(eqn.outvars)
+
+    _walk(program, program.in_avals, lambda value: value, step)
+    return found
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -213,12 +220,12 @@ def order_of(layout: Sequence[int]) -> Order | None:
 def _work(eqn: JaxprEqn) -> int:
     """Return the floating-point operations of a product or convolution, plus the bytes of the result."""
     out, *operands = [atom.aval for atom in (eqn.outvars[0], *eqn.invars)]
-    count, terms, numbers = prod(out.shape), 0, eqn.params.get("dimension_numbers")
+    size, terms, numbers = prod(out.shape), 0, eqn.params.get("dimension_numbers")
     if eqn.primitive.name == "dot_general":
         terms = prod(operands[0].shape[d] for d in numbers[0][0])
     elif eqn.primitive.name == "conv_general_dilated":
         terms = prod(operands[1].shape[d] for d in numbers.rhs_spec[1:])
-    return int(count * (out.dtype.itemsize + 2 * terms))
+    return int(size * (out.dtype.itemsize + 2 * terms))
 
 
 def _eligible(aval: Any) -> bool:
@@ -233,6 +240,14 @@ def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
     known = permutations(rank)
     free = inverse(eqn.params["permutation"]) if eqn.primitive.name == "transpose" else known[0]
     return known if free in known else (*known, free)
+
+
+@dataclass(eq=False)
+class _Seen:
+    """A value: which equation chose its order, traced through elementwise ones, and whether one reads it."""
+
+    origin: int | None  # -1 - i for argument i; None for constants
+    read: bool = False
 
 
 def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
@@ -256,26 +271,26 @@ def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
         reshapes, concatenations, gathers and scatters, and elementwise results in which values of different
         origin meet.
     """
-    flat = _flat(program).jaxpr
-    read = [[atom for atom in eqn.invars if not isinstance(atom, Literal)] for eqn in flat.eqns]
-    used = set(chain(*read))
-    # Origin of a value's order: the equation that made it, traced through elementwise ones; or None.
-    origin: dict[Any, int | None] = {var: -1 - i for i, var in enumerate(flat.invars)}
-    origin.update(dict.fromkeys(flat.constvars))
-    found: list[Site] = []
-    for index, (eqn, operands) in enumerate(zip(flat.eqns, read, strict=True)):
+    candidates: list[tuple[Site, _Seen]] = []
+
+    def step(index: int, eqn: JaxprEqn, values: list[_Seen]) -> list[_Seen]:
         name, mine = eqn.primitive.name, None if eqn.primitive.name in MADE else index
-        origins = {origin[var] for var in operands} - {None}
+        origins = {value.origin for value in values} - {None}
         meets = name in ELEMENTWISE and len(origins) > 1
         if name in ELEMENTWISE and not meets:
             mine = next(iter(origins), None)
-        origin.update((var, mine) for var in eqn.outvars)
-        aval: Any = eqn.outvars[0].aval if len(eqn.outvars) == 1 else None
-        # A result that nothing reads returns to row-major order at once; a product may still be made in
-        # another.
-        moves = used.issuperset(eqn.outvars) and (name in _MOVES or meets)
-        if (name in _PRODUCTS or moves) and _eligible(aval):
-            found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
+        for value in values:
+            value.read = True
+        results = [_Seen(mine) for _ in eqn.outvars]
+        aval: Any = eqn.outvars[0].aval if len(results) == 1 else None
+        if (name in _PRODUCTS or name in _MOVES or meets) and _eligible(aval):
+            site = Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn))
+            candidates.append((site, results[0]))
+        return results
+
+    _walk(program, [_Seen(-1 - i) for i in range(len(program.in_avals))], lambda _: _Seen(None), step)
+    # A result that nothing reads returns to row-major order at once; a product may still be made in another.
+    found = [site for site, result in candidates if result.read or site.primitive in _PRODUCTS]
     largest = sorted(found, key=lambda site: -site.work)[:max_sites]
     return tuple(sorted(largest, key=lambda site: site.index))
 
@@ -343,16 +358,14 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str]) -> int 
 # --- the two spaces -------------------------------------------------------------------------------
 
 
-def _checked(flat: Jaxpr, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
+def _checked(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
     """Return choices as orders, checked to be of results that exist."""
-    made = {-1 - i: (var,) for i, var in enumerate(flat.invars)}
-    made.update((i, eqn.outvars[:1]) for i, eqn in enumerate(flat.eqns))
+    made: dict[int, Sequence[Any]] = {-1 - i: [aval] for i, aval in enumerate(program.in_avals)}
+    made.update((i, [var.aval for var in eqn.outvars[:1]]) for i, eqn in enumerate(equations(program)))
     for index, choice in choices.items():
         if index not in made:
-            raise ValueError(
-                f"site: found {index}, expected the index of a site, {min(made)} to {len(flat.eqns) - 1}"
-            )
-        rank = sum(len(getattr(var.aval, "shape", ())) for var in made[index])
+            raise ValueError(f"site: found {index}, expected the index of a site, {min(made)} to {max(made)}")
+        rank = sum(len(getattr(aval, "shape", ())) for aval in made[index])
         if sorted(choice) != list(range(rank)):
             expected = f"a permutation of {counted(rank, 'dimension')}"
             raise ValueError(f"order of site {index}: found {tuple(choice)}, expected {expected}")
@@ -366,29 +379,23 @@ def _interpreter(
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
     """Return a function that applies each equation in its scope; `choose` puts a value into an order."""
-    closed = _flat(program)
-    flat = closed.jaxpr
-    orders = _checked(flat, choices)
+    orders = _checked(program, choices)
+
+    def step(index: int, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        with jax.named_scope(_scope(index)):
+            results = apply_eqn(eqn, values, orders.get(index))
+            if index in orders:
+                results[0] = choose(results[0], orders[index])
+        for value in results:
+            value.scope = _scope(index)
+        return results
 
     def run(*args: Any) -> list[Any]:
-        plain = map(Value.plain, [*args, *closed.consts])
-        env = dict(zip([*flat.invars, *flat.constvars], plain, strict=True))
-        for i, var in enumerate(flat.invars):
+        arguments = [Value.plain(x) for x in args]
+        for i, value in enumerate(arguments):
             if -1 - i in orders:
-                env[var] = choose(env[var], orders[-1 - i])
-
-        def read(atoms: Sequence[Any]) -> list[Value]:
-            return [Value.plain(atom.val) if isinstance(atom, Literal) else env[atom] for atom in atoms]
-
-        for index, eqn in enumerate(flat.eqns):
-            with jax.named_scope(_scope(index)):
-                results = apply_eqn(eqn, read(eqn.invars), orders.get(index))
-                if index in orders:
-                    results[0] = choose(results[0], orders[index])
-            for var, value in zip(eqn.outvars, results, strict=True):
-                value.scope = _scope(index)
-                env[var] = value
-        return [value.logical() for value in read(flat.outvars)]
+                arguments[i] = choose(value, orders[-1 - i])
+        return [value.logical() for value in _walk(program, arguments, Value.plain, step)]
 
     return run
 
