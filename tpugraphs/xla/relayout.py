@@ -12,12 +12,11 @@ Published layout digits run from minor to major: `digits` and `order_of` convert
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
-from itertools import permutations as all_orders
 from math import prod
 from typing import Any
 
@@ -25,46 +24,29 @@ import jax
 import numpy as np
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.extend.core import (
-    ClosedJaxpr,
-    JaxprEqn,
-    Literal,
-    new_jaxpr_eqn,
-    no_effects,
-    primitives,
-)
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
 
 from tpugraphs import _core
 from tpugraphs.system.words import counted
-from tpugraphs.xla.passing import (
-    CUMULATIVE,
-    ELEMENTWISE,
-    MADE,
-    REDUCED_WINDOWS,
-    REDUCTIONS,
-    Order,
-    Value,
-    apply,
-    apply_row_major,
-    inverse,
-    row_major,
-)
+from tpugraphs.xla import passing
+from tpugraphs.xla.passing import Order, Value, inverse, row_major
 
 _DIGITS: int = _core.SCHEMA["layout_digits"]
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _MOVES = (
-    CUMULATIVE
-    | REDUCED_WINDOWS
-    | REDUCTIONS
+    passing.CUMULATIVE
+    | passing.REDUCED_WINDOWS
+    | passing.REDUCTIONS
     | set("concatenate gather reshape scatter scatter-add select_and_scatter_add stack transpose".split())
 )
 _OPCODES = {  # possible opcodes of the instruction for a primitive, likeliest first
     "add": "add", "add_any": "add", "concatenate": "concatenate", "conv_general_dilated": "convolution",
     "div": "divide", "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum",
-    "mul": "multiply", "reshape": "reshape", "scatter": "scatter",
-    "scatter-add": "scatter", "select_and_scatter_add": "select-and-scatter scatter", "select_n": "select",
-    "stack": "concatenate", "sub": "subtract", "transpose": "transpose dot convolution",
-    **dict.fromkeys(REDUCTIONS, "reduce"), **dict.fromkeys(CUMULATIVE | REDUCED_WINDOWS, "reduce-window"),
+    "mul": "multiply", "reshape": "reshape", "scatter": "scatter", "scatter-add": "scatter",
+    "select_and_scatter_add": "select-and-scatter scatter", "select_n": "select", "stack": "concatenate",
+    "sub": "subtract", "transpose": "transpose dot convolution",
+    **dict.fromkeys(passing.CUMULATIVE | passing.REDUCED_WINDOWS, "reduce-window"),
+    **dict.fromkeys(passing.REDUCTIONS, "reduce"),
 }  # fmt: skip
 
 
@@ -98,14 +80,11 @@ def _scope(index: int) -> str:
     return f"tg{index}"
 
 
-# Parameter with the program of an equation that only calls it once with its operands.
-_CALLED = {
-    primitives.jit_p: "jaxpr",
-    primitives.remat_p: "jaxpr",
-    primitives.custom_jvp_call_p: "call_jaxpr",
-    primitives.custom_vjp_call_p: "call_jaxpr",
-    primitives.closed_call_p: "call_jaxpr",
-}
+# Primitives of equations that only call a program once with their operands.
+_CALLS = [
+    getattr(primitives, f"{name}_p")
+    for name in ("jit", "remat", "custom_jvp_call", "custom_vjp_call", "closed_call")
+]
 
 
 def _walk(
@@ -119,7 +98,7 @@ def _walk(
     `lift` makes a value of a constant. `step` takes the number of an equation, the equation and the values of
     its operands, and returns those of its results.
     """
-    numbers = count()
+    numbers = itertools.count()
 
     def run(called: Any, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
         env = dict(zip([*called.constvars, *called.invars], [*map(lift, consts), *operands], strict=True))
@@ -129,8 +108,8 @@ def _walk(
 
         for eqn in called.eqns:
             values = read(eqn.invars)
-            if eqn.primitive in _CALLED:
-                inner = eqn.params[_CALLED[eqn.primitive]]
+            if eqn.primitive in _CALLS:
+                inner = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
                 own = getattr(inner, "consts", ())
                 results: Sequence[Any] = run(getattr(inner, "jaxpr", inner), own, held(eqn, values))
             else:
@@ -188,7 +167,7 @@ def permutations(rank: int) -> tuple[Order, ...]:
         raise ValueError(f"rank: found {rank}, expected 2 to {_DIGITS}")
     plain = row_major(rank)
     if rank <= 3:
-        return tuple(all_orders(plain))
+        return tuple(itertools.permutations(plain))
     found = {plain[2:] + plain[:2], plain[::-1]}
     for moved in plain:
         rest = [d for d in plain if d != moved]
@@ -274,10 +253,10 @@ def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
     candidates: list[tuple[Site, _Seen]] = []
 
     def step(index: int, eqn: JaxprEqn, values: list[_Seen]) -> list[_Seen]:
-        name, mine = eqn.primitive.name, None if eqn.primitive.name in MADE else index
+        name, mine = eqn.primitive.name, None if eqn.primitive.name in passing.MADE else index
         origins = {value.origin for value in values} - {None}
-        meets = name in ELEMENTWISE and len(origins) > 1
-        if name in ELEMENTWISE and not meets:
+        meets = name in passing.ELEMENTWISE and len(origins) > 1
+        if name in passing.ELEMENTWISE and not meets:
             mine = next(iter(origins), None)
         for value in values:
             value.read = True
@@ -431,7 +410,7 @@ def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Ca
     def choose(value: Value, order: Order) -> Value:
         return Value(value.at(order), order)
 
-    return _interpreter(program, choices, apply, choose)
+    return _interpreter(program, choices, passing.apply, choose)
 
 
 def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
@@ -445,4 +424,4 @@ def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> C
         pin: Any = with_layout_constraint
         return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
-    return _interpreter(program, choices, apply_row_major, choose)
+    return _interpreter(program, choices, passing.apply_row_major, choose)

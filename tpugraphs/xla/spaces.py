@@ -115,9 +115,7 @@ CPU: tuple[Option, ...] = (
     Option("xla_cpu_enable_fast_min_max", (False, True), 0.2),
     Option("xla_cpu_enable_fast_math", (False, True), 0.2),
     Option(
-        "xla_cpu_scheduler_type",
-        ("CPU_SCHEDULER_TYPE_DEFAULT", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),
-        0.2,
+        "xla_cpu_scheduler_type", ("CPU_SCHEDULER_TYPE_DEFAULT", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"), 0.2
     ),
 )
 
