@@ -218,11 +218,8 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
     def make(order: Order) -> Any:
         axis = inverse(order)
         inner = tuple(sorted(range(value.rank), key=lambda d: axis[target[d]]))
-        changed = {
-            "shape": tuple(shape[d] for d in order),
-            "broadcast_dimensions": tuple(axis[target[d]] for d in inner),
-        }
-        return bind(eqn, [value.at(inner)], **changed)[0]
+        sizes, places = tuple(shape[d] for d in order), tuple(axis[target[d]] for d in inner)
+        return bind(eqn, [value.at(inner)], shape=sizes, broadcast_dimensions=places)[0]
 
     # The operand's dimensions go where its order has them, so that nothing moves.
     order = list(range(len(shape)))
@@ -249,23 +246,14 @@ def _transpose(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
     return [Value(values[0].home(), tuple(name[d] for d in values[0].order))]
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Pair the shortest runs of dimensions with equal size before and after, ignoring size 1."""
-    left = [d for d, n in enumerate(old) if n != 1]
-    right = [d for d, n in enumerate(new) if n != 1]
-    groups = []
-    while left:
-        mine, yours = [left.pop(0)], [right.pop(0)]
-        a, b = old[mine[0]], new[yours[0]]
-        while a != b:
-            if a < b:
-                mine.append(left.pop(0))
-                a *= old[mine[-1]]
-            else:
-                yours.append(right.pop(0))
-                b *= new[yours[-1]]
-        groups.append((mine, yours))
-    return groups
+def _runs(shape: Sequence[int], cuts: set[int]) -> list[list[int]]:
+    """Cut the dimensions, without those of size 1, where the product of sizes so far is one of `cuts`."""
+    found: list[list[int]] = [[]]
+    for d in [d for d, n in enumerate(shape) if n != 1]:
+        found[-1].append(d)
+        if prod(shape[: d + 1]) in cuts:
+            found.append([])
+    return found[:-1]
 
 
 def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
@@ -274,8 +262,10 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
     old, axis = operand.aval.shape, inverse(value.order)
     if eqn.params.get("dimensions") is not None or 0 in old:
         return apply_row_major(eqn, values)
-    groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
     # Dimensions that are merged or split together must be neighbours; those of size 1 have no fixed place.
+    cuts = set.intersection(*({prod(shape[: d + 1]) for d in range(len(shape))} for shape in (old, new)))
+    pairs = zip(_runs(old, cuts), _runs(new, cuts), strict=True)
+    groups = sorted(pairs, key=lambda pair: axis[pair[0][-1]])
     wanted = iter([d for mine, _ in groups for d in mine])
     inner = tuple(d if old[d] == 1 else next(wanted) for d in value.order)
     order = [d for _, yours in groups for d in yours]
@@ -302,11 +292,9 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
         batch.sort(key=choice.index)
     elif values[0].order != row_major(values[0].rank):
         batch.sort(key=lambda i: values[0].order.index(batched[0][i]))
-    sides = [0, 1]
     precision = eqn.params.get("precision")
     swaps = precision is None or isinstance(precision, (lax.Precision, tuple))
-    if choice and swaps and choice[-1] in free[0]:
-        sides = [1, 0]
+    sides = [1, 0] if choice and swaps and choice[-1] in free[0] else [0, 1]
     axes = [inverse(v.order) for v in values]
     dimension_numbers = (
         tuple(tuple(axes[s][d] for d in contracted[s]) for s in sides),
