@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import pty
@@ -15,7 +16,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs import cli
-from tpugraphs.cli import completion, layertime
+from tpugraphs.cli import common, completion, layertime
 from tpugraphs.names import FOLDERS
 
 RECIPES = sorted(tg.list_recipes())
@@ -156,16 +157,26 @@ def test_zsh(folder, typed, wanted):
     assert all(one in screen for one in wanted), screen
 
 
+def arguments(parser):
+    """The arguments of a parser and of all commands below it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from arguments(command)
+        else:
+            yield action
+
+
 def test_every_word_that_is_completed_stands_in_a_help():
-    words = {
-        part
-        for action in completion.arguments(cli._parser())
-        if action.metavar and action.nargs != 0 and not action.choices
-        for part in action.metavar.split("|")
-    }
-    assert {*completion.NAMES, *completion.FILES, *completion.FOLDERS_ONLY} <= words
-    assert set(FOLDERS) <= set(completion.NAMES["DATA"]())
-    for names in completion.NAMES.values():
+    words = set()
+    for action in arguments(cli._parser()):
+        if action.nargs != 0 and not action.choices:
+            (parts,) = action.completer.args
+            assert parts == (action.metavar or "").split("|")
+            words |= set(parts)
+    assert {*common.NAMES, *common.FILES, "DIR"} <= words
+    assert set(FOLDERS) <= set(common.NAMES["DATA"]())
+    for names in common.NAMES.values():
         assert all(isinstance(name, str) for name in names())
 
 

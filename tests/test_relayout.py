@@ -174,7 +174,7 @@ def prepared(name):
 def anything(program, rng):
     """Arbitrary orders for about a third of all values, whether worth choosing or not."""
     avals = {-1 - i: a for i, a in enumerate(program.in_avals)}
-    for index, eqn in enumerate(relayout._flat(program).eqns):
+    for index, eqn in enumerate(relayout.equations(program)):
         avals[index] = eqn.outvars[0].aval
     ranks = {i: len(a.shape) for i, a in avals.items() if len(getattr(a, "shape", ())) > 1}
     return {i: tuple(rng.permutation(r).tolist()) for i, r in ranks.items() if rng.random() < 0.35}
@@ -221,7 +221,7 @@ def test_every_assignment_gives_the_same_numbers(name, space):
     fn, args, program, flat = prepared(name)
     expected = jax.jit(fn)(*args)
     rng = np.random.default_rng(len(name))
-    known = relayout.sites(program, 99, arguments=True)
+    known = relayout.sites(program, 99)
     each = 3 if space is relayout.transposed else 1
     drawn = [anything(program, rng) for _ in range(each)] + [
         relayout.draw(known, rng, 4) for _ in range(each)
@@ -380,7 +380,7 @@ def call_of(name):
 def test_no_needless_transposition(name):
     fn, *args = call_of(name)
     program = jax.make_jaxpr(fn)(*args)
-    assert name in {eqn.primitive.name for eqn in relayout._flat(program).eqns}
+    assert name in {eqn.primitive.name for eqn in relayout.equations(program)}
     orders = [(2, 0, 1), (1, 2, 0)] if args[0].ndim == 3 else [(3, 0, 1, 2), (1, 2, 0, 3)]
     for order in orders:
         choices = {-1 - i: order for i in range(len(args))}
@@ -468,8 +468,8 @@ def test_convolutions_in_any_orders(spec):
 
 def test_sites_are_the_values_of_most_work():
     _, _, program, _ = prepared("encoder")
-    everything = relayout.sites(program, 99, arguments=True)
-    assert {"parameter", "dot_general", "reshape", "reduce_max", "add"} <= {s.primitive for s in everything}
+    everything = relayout.sites(program, 99)
+    assert {"dot_general", "reshape", "reduce_max", "add"} <= {s.primitive for s in everything}
     assert [s.index for s in everything] == sorted(s.index for s in everything)
     few = relayout.sites(program, 5)
     assert len(few) == 5 and min(s.work for s in few) >= sorted(s.work for s in everything)[-5]
@@ -477,7 +477,7 @@ def test_sites_are_the_values_of_most_work():
         rank = len(site.shape)
         assert 2 <= rank <= 6 and site.orders[0] == passing.row_major(rank)
         assert set(site.orders) >= set(relayout.permutations(rank))
-    eqn = relayout._flat(program).eqns[[s for s in everything if s.primitive == "add"][-1].index]
+    eqn = relayout.equations(program)[[s for s in everything if s.primitive == "add"][-1].index]
     assert eqn.primitive.name == "add"
 
 
@@ -517,7 +517,7 @@ def test_equations_without_results_are_kept():
         jax.jit(space(program, {site.index: (1, 0), -1: (1, 0)}))(x)
         jax.effects_barrier()
         np.testing.assert_allclose(seen.pop(), np.sin(x), rtol=1e-6)
-    callback = next(i for i, eqn in enumerate(relayout._flat(program).eqns) if not eqn.outvars)
+    callback = next(i for i, eqn in enumerate(relayout.equations(program)) if not eqn.outvars)
     with pytest.raises(ValueError, match=f"order of site {callback}: .* a permutation of 0 dimensions"):
         relayout.transposed(program, {callback: (0, 1)})
 
@@ -597,7 +597,7 @@ def test_wrong_choices_are_refused(space):
             ValueError, match=r"order of site 0: found .*, expected a permutation of 2 dimensions"
         ):
             space(program, {0: order})
-    with pytest.raises(TypeError, match="arguments: found 2, expected 1"):
+    with pytest.raises(ValueError, match="zip"):
         space(program, {})(x, x)
 
 
@@ -638,7 +638,7 @@ def nodes_of(program, flat, folder):
 def test_sites_are_found_in_the_graph(name, tmp_path):
     _, _, program, flat = prepared(name)
     opcodes, names, shapes = nodes_of(program, flat, tmp_path)
-    known = relayout.sites(program, 99, arguments=True)
+    known = relayout.sites(program, 99)
     nodes = {s: relayout.node_of(s, names, opcodes) for s in known}
     found = {s: n for s, n in nodes.items() if n is not None}
     assert len(set(found.values())) == len(found)
@@ -664,15 +664,13 @@ def test_nodes_are_told_apart_by_scope_and_opcode():
         "jit(run)/tg1/reduce_max",
         "jit(run)/tg2/tg1/neg",
     ]
-    assert relayout.node_of(site, names) == 2
     assert relayout.node_of(site, names, ["maximum", "reduce", "reduce", "negate"]) == 2
     assert relayout.node_of(site, names, ["maximum", "reduce", "maximum", "negate"]) is None
-    assert relayout.node_of(site, names[1:2]) is None
-    assert relayout.node_of(site, ["jit(run)/tg3/add;jit(run)/tg3/tg1/reduce_max"]) == 0
+    assert relayout.node_of(site, names[1:2], ["reduce"]) is None
+    assert relayout.node_of(site, ["jit(run)/tg3/add;jit(run)/tg3/tg1/reduce_max"], ["reduce"]) == 0
+    unlisted = relayout.Site(1, "atan2", (2, 3), relayout.permutations(2), 0)  # found by its name alone
+    named = ["jit(run)/tg1/atan2", "jit(run)/tg1/atan2", "jit(run)/tg1/neg", "jit(run)/tg1/tg2/atan2"]
+    assert relayout.node_of(unlisted, named, ["any"] * 4) == 1
+    assert relayout.node_of(unlisted, named[2:], ["any"] * 2) is None
     transposition = relayout.Site(1, "transpose", (2, 3), relayout.permutations(2), 0)
     assert relayout.node_of(transposition, ["jit(run)/tg1/transpose"], ["dot"]) == 0
-    argument = relayout.Site(-3, "parameter", (2, 3), relayout.permutations(2), 0)
-    assert (
-        relayout.node_of(argument, ["args[20]", "args[2]", "args[2]"], ["parameter", "parameter", "reshape"])
-        == 1
-    )

@@ -27,7 +27,7 @@ class SpaceRow(NamedTuple):
     Attributes
     ----------
     options : bool
-        Whether it varies compile options, those of :mod:`tpugraphs.xla.options`.
+        Whether it varies compile options, those of :mod:`tpugraphs.xla.spaces`.
     layouts : str
         Function of :mod:`tpugraphs.xla.relayout` that carries layouts out; empty if they are not varied.
     changes : float

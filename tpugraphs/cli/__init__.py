@@ -45,18 +45,21 @@ class _Parser(argparse.ArgumentParser):
         found, left = super().parse_known_args(args, namespace)
         if left:  # refused here: the parser of the command knows its own options
             options = [name for action in self._actions for name in action.option_strings]
-            near = difflib.get_close_matches(left[0].partition("=")[0], options, n=1, cutoff=0.8)
-            self.error(
-                f"unrecognized arguments: {' '.join(left)}" + (f" (did you mean {near[0]}?)" if near else "")
-            )
+            near = _near(left[0].partition("=")[0], options, 0.8)
+            self.error(f"unrecognized arguments: {' '.join(left)}{near}")
         return found, left
 
     def error(self, message: str) -> NoReturn:
         found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if found:
-            near = difflib.get_close_matches(found[1], re.findall(r"[^\s,']+", found[2]), n=1)
-            message += f" (did you mean {near[0]}?)" if near else ""
+            message += _near(found[1], re.findall(r"[^\s,']+", found[2]))
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
+
+
+def _near(word: str, names: list[str], cutoff: float = 0.6) -> str:
+    """Return a question for the end of an error: the name that was meant; empty if none is near."""
+    near = difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _parser(words: Iterable[str] | None = None) -> argparse.ArgumentParser:

@@ -7,11 +7,11 @@ import ast
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
@@ -19,12 +19,6 @@ from tpugraphs.names import FOLDERS, SPLITS
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.texts import read_whole
 from tpugraphs.system.words import json_text
-
-if TYPE_CHECKING:
-    from tpugraphs.data.collections import Source, Split
-    from tpugraphs.ranker.ranker import Ranker
-    from tpugraphs.training.callbacks import Callback, History
-    from tpugraphs.training.fit import Fit
 
 DATA_HELP = (
     "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "
@@ -70,7 +64,36 @@ def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
         how["action"] = "store_true"
     if how.get("default") not in (None, []) and "default" not in meaning:
         meaning += " (default: %(default)s)"
-    to.add_argument(name, help=meaning, **how)
+    action = to.add_argument(name, help=meaning, **how)
+    if action.nargs != 0 and not action.choices:
+        action.completer = partial(complete, metavar.split("|"))
+
+
+# The metavar of a value decides what completes it at the Tab key: a key of NAMES stands for these names, a
+# word of FILES for a file, DIR for a folder. A new option needs nothing here, unless its metavar is new and
+# can be completed.
+NAMES: dict[str, Callable[[], Iterable[str]]] = {
+    "COLLECTION": lambda: FOLDERS,
+    "DATA": lambda: [*FOLDERS, *(f"sample:{name}" for name in tg.data.list_samples())],
+    "DEVICE": lambda: ["this", *(name for name in tg.layertime.DEVICES if " " not in name)],
+    "KIND": lambda: tg.layertime.KINDS,
+    "PATTERN": lambda: ("known-corrupt",),
+    "RECIPE": lambda: tg.list_recipes(),
+    "RULE": lambda: ("one-standard-error", "best-3", "all"),
+}
+FILES = ("DATA", "FILE", "FILE.py:FUNCTION", "MODEL", "MODEL2", "PATH", "RANKER", "TABLE")
+
+
+def complete(words: Sequence[str], prefix: str, **_: Any) -> Iterator[str]:
+    """Yield what completes the value of an option that has these metavars, for argcomplete."""
+    from argcomplete import completers
+
+    for word in words:
+        yield from NAMES.get(word, tuple)()
+    if not set(FILES).isdisjoint(words):
+        yield from completers.FilesCompleter()(prefix=prefix)
+    elif "DIR" in words:
+        yield from completers.DirectoriesCompleter()(prefix=prefix)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +185,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
     return tg.ranker.open_rankers(paths, weights, args.normalize)
 
 
-def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Split:
+def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> tg.data.Split:
     """Open the graphs named on the command line; collections without a split mean `split`.
 
     Raises
@@ -195,14 +218,14 @@ def collection_split(spec: str) -> tuple[str, str] | None:
     return name, split
 
 
-def _sources(spec: str, root: str, split: str) -> list[Source]:
+def _sources(spec: str, root: str, split: str) -> list[tg.data.collections.Source]:
     """List the graphs that `spec` names, without reading them."""
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
         tg.data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
         return [tg.data.collections.Source(name, None, None, partial(tg.data.sample, name))]
     if (found := collection_split(spec)) is not None:
-        graphs: Split = getattr(tg.data.open_collection(found[0], root=root), found[1] or split)
+        graphs: tg.data.Split = getattr(tg.data.open_collection(found[0], root=root), found[1] or split)
         return graphs.sources
     path = Path(spec).expanduser()
     if not path.exists() and ":" in spec and os.sep not in spec:
@@ -344,7 +367,7 @@ def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
     print(printable(f"tpugraphs {args.command}: {kind}: {text}"), file=sys.stderr)
 
 
-def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) -> History:
+def fit(args: argparse.Namespace, ranker: tg.Ranker, train: Any, **options: Any) -> tg.training.History:
     """Fit a ranker, with a progress bar in a terminal and a line per evaluation in a log.
 
     Raises
@@ -359,7 +382,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     return history
 
 
-def after_fit(args: argparse.Namespace, history: History, done: str | None) -> None:
+def after_fit(args: argparse.Namespace, history: tg.training.History, done: str | None) -> None:
     """Warn of graphs that were left out. After Ctrl-C at `done`, raise with how to resume."""
     for name, why in history.skipped.items():
         warn(args, f"{name} is left out: {why}")
@@ -369,12 +392,12 @@ def after_fit(args: argparse.Namespace, history: History, done: str | None) -> N
         raise KeyboardInterrupt(f"{done}; {hint}")
 
 
-def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
+def progress_lines(args: argparse.Namespace, who: str = "") -> tg.training.Callback:
     """Make the callback for logs. In a terminal it is silent, but there: a checkpoint lists its callbacks."""
-    from tpugraphs.training.callbacks import Callback, progress_line
+    from tpugraphs.training.callbacks import progress_line
 
-    class ProgressLines(Callback):
-        def on_evaluate(self, fit: Fit, metric: float) -> None:
+    class ProgressLines(tg.training.Callback):
+        def on_evaluate(self, fit: tg.training.fit.Fit, metric: float) -> None:
             if not (args.json or args.quiet or sys.stderr.isatty()):
                 print(printable(f"{who}{progress_line(fit.history)}"), file=sys.stderr, flush=True)
 

@@ -8,7 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
@@ -17,11 +17,6 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
 from tpugraphs.system.words import counted
-
-if TYPE_CHECKING:
-    from tpugraphs.data.graph import Graph
-    from tpugraphs.ranker.folds import Fold
-
 
 _HOLD_OUT = ("splits", "graphs", "configs")
 
@@ -81,7 +76,7 @@ def _heading(args: argparse.Namespace) -> str:
     )
 
 
-def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
+def _recipes(args: argparse.Namespace, graph: tg.Graph) -> list[Any]:
     """Return names of recipes, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
         published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
@@ -99,7 +94,7 @@ def _variants(name: str) -> list[Any]:
     return [(name, {"variant": one}) for one in field["choices"]] if field else [name]
 
 
-def _folds(args: argparse.Namespace) -> list[Fold]:
+def _folds(args: argparse.Namespace) -> list[tg.ranker.Fold]:
     collections = [common.collection_split(spec) for spec in args.data]
     whole = all(found is not None and not found[1] for found in collections)
     by = args.hold_out or ("splits" if whole else "graphs" if len(args.data) > 1 else "configs")

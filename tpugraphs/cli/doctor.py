@@ -82,16 +82,14 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     level, levels = _core.get_isa(), _core.isa_levels()
     threads = _core.get_num_threads()
     source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
-    own, rounded = (
-        "by the processor's own instruction",
-        "rounded, then multiplied as float32: no faster than f32",
-    )
+    own = level == "avx512_bf16"
+    rounded = "rounded, then multiplied as float32: no faster than f32"
     facts = {
         "core": "ok",
         "core_import_ms": round(took * 1e3, 1),
         "instruction_set": level,
         "instruction_sets_available": ", ".join(levels),
-        "bf16_products": own if level == "avx512_bf16" else rounded,
+        "bf16_products": "by the processor's own instruction" if own else rounded,
         "threads": f"{threads} ({source or 'processors this process may use, within its quota'})",
     }
     if level != levels[0]:

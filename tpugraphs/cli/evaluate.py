@@ -9,16 +9,13 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
-
-if TYPE_CHECKING:
-    from tpugraphs.evaluation.report import Report
 
 _TOP = 5  # tile graphs are judged by the best of this many, as in the competition
 
@@ -74,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
         common.remark(args, f"wrote {args.out}")
 
 
-def _leave_out(args: argparse.Namespace) -> Report:
+def _leave_out(args: argparse.Namespace) -> tg.evaluation.Report:
     """Train and judge in turn."""
     if args.official or args.members or args.tta or args.precision:
         raise ConfigError("--leave-out and --folds take no --official, --members, --tta or --precision")
@@ -85,18 +82,16 @@ def _leave_out(args: argparse.Namespace) -> Report:
     how |= {} if args.steps is None else {"steps": args.steps}
     if args.folds is not None:
         how |= {"folds": args.folds, "group": "family" if args.by_family else None, "seeds": [ranker.seed]}
-    report: Report = (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
-    return report
+    return (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
 
 
-def _evaluate(args: argparse.Namespace) -> Report:
+def _evaluate(args: argparse.Namespace) -> tg.evaluation.Report:
     """Judge the rankers as they are."""
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")
     judged = ranker.judged(args.members, tta=args.tta, precision=args.precision)
     scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}
-    report: Report = tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed)
-    return report
+    return tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed)
 
 
 def _random(args: argparse.Namespace) -> dict[str, Any]:

@@ -27,14 +27,12 @@ def run(args: argparse.Namespace) -> int:
     report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
-    parts = [f"{report.packed} packed", f"{report.skipped} up to date"]
-    if args.verify:
-        parts.append(f"{report.verified} verified")
-    parts.append(f"{len(report.failed)} failed")
+    verified = f", {report.verified} verified" if args.verify else ""
     common.remark(
         args,
-        f"{', '.join(parts)}; {report.bytes_in / 1e6:,.1f} MB of files gave "
-        f"{report.bytes_out / 1e6:,.1f} MB of packs in {report.seconds:.1f} s",
+        f"{report.packed} packed, {report.skipped} up to date{verified}, {len(report.failed)} failed; "
+        f"{report.bytes_in / 1e6:,.1f} MB of files gave {report.bytes_out / 1e6:,.1f} MB of packs in "
+        f"{report.seconds:.1f} s",
     )
     common.emit(args, dataclasses.asdict(report))
     return 1 if report.failed else 0

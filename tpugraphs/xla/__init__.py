@@ -18,8 +18,8 @@ from tpugraphs.names import SPACES
 from tpugraphs.xla import zoo
 from tpugraphs.xla.building import build, data_sheet
 from tpugraphs.xla.collecting import candidates, collect
-from tpugraphs.xla.options import compiler_options
 from tpugraphs.xla.programs import graph, kernels
+from tpugraphs.xla.spaces import compiler_options
 
 __all__ = [
     "SPACES",

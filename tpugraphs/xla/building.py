@@ -22,8 +22,6 @@ from tpugraphs.system.words import counted
 from tpugraphs.xla.collecting import CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
-__all__ = ["build", "data_sheet"]
-
 SHEET = "README.md"
 _SETTINGS = ("space", "rounds", "passes", "least", "seed", "tolerance", "tpugraphs", "date")  # in `about`
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -25,7 +26,6 @@ import tpugraphs
 from tpugraphs import metrics
 from tpugraphs.data.collections import load
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES
 from tpugraphs.system.arguments import check_choice, check_number, check_whole
@@ -35,12 +35,9 @@ from tpugraphs.system.logs import log
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.words import counted
-from tpugraphs.xla.child import Child, ChildError
+from tpugraphs.xla.process import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import Candidate, Space
-from tpugraphs.xla.work import COLUMNS
-
-__all__ = ["candidates", "collect"]
 
 _LEAST_ROUNDS = 2  # noise needs two
 _NS = 1e9
@@ -238,7 +235,7 @@ def candidates(
         chosen = Space(program, child, SPACES[space])
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         about["machine"] = child.device
-        return Graph(**_fields(chosen, drawn), about=about, name=program.name)
+        return Graph(**chosen.fields(drawn), about=about, name=program.name)
 
 
 def _above_zero(name: str, value: Any) -> float:
@@ -278,13 +275,10 @@ def _constants(part: Any) -> Iterator[Any]:
     """Yield the arrays in a part of a program: its text does not show their values."""
     if isinstance(part, ClosedJaxpr):
         yield from part.consts
-        yield from _constants(part.jaxpr)
-    elif isinstance(part, Jaxpr):
-        for eqn in part.eqns:
-            yield from _constants(eqn.invars)
-            yield from _constants(list(eqn.params.values()))
-        yield from _constants(part.outvars)
-    elif isinstance(part, list | tuple):
+        part = part.jaxpr
+    if isinstance(part, Jaxpr):
+        part = [*chain(*((*eqn.invars, *eqn.params.values()) for eqn in part.eqns)), *part.outvars]
+    if isinstance(part, list | tuple):
         for one in part:
             yield from _constants(one)
     elif isinstance(part, Literal) and hasattr(part.val, "dtype"):
@@ -333,39 +327,31 @@ class _Journal:
         lines = read_whole(self.path).split(b"\n")[:-1]  # without a last line that was cut off
         self._size = sum(len(line) + 1 for line in lines)
         for number, line in enumerate(lines):
-            if number == 0:
-                self._programs = self._head(_parsed(line))
-            else:
-                self._rounds.append(self._seconds(number, _parsed(line)))
+            if wrong := self._take(number, _parsed(line)):
+                text = f"line {number + 1}: {wrong}; remove the file to measure again"
+                raise DataError(text, file=str(self.path), field=f"line {number + 1}")
 
-    def _head(self, entry: Any) -> list[Any]:
-        """Return the programs of the first line, checked."""
-        if not isinstance(entry, dict) or not isinstance(entry.get("programs"), list):
-            raise self._wrong(1, "expected the programs of a measurement")
-        if entry.get("digest") != self._digest:
-            todo = "call with the same function and arguments, choose another out, or remove the file"
-            raise ConfigError(f"{self.path}: line 1: rounds of another measurement; {todo}")
-        programs: list[Any] = entry["programs"]
-        return programs
-
-    def _seconds(self, number: int, entry: Any) -> list[float]:
-        """Return the times of a round, checked."""
+    def _take(self, number: int, entry: Any) -> str:
+        """Keep the programs of the first line, or the times of a round; return what is wrong with it."""
         if isinstance(entry, list):
             entry = {"digest": self._digest, "round": number, "seconds": entry}  # in earlier versions
-        if not isinstance(entry, dict):
-            raise self._wrong(number + 1, "not a round of a measurement")
+        if not isinstance(entry, dict) or (number == 0 and not isinstance(entry.get("programs"), list)):
+            return "not a round of a measurement" if number else "expected the programs of a measurement"
         if entry.get("digest") != self._digest:
-            raise self._wrong(number + 1, "of another measurement than line 1")
-        if entry.get("round") != number:
-            raise self._wrong(number + 1, f"expected round {number}, found {entry.get('round')!r:.40}")
+            if number:
+                return "of another measurement than line 1"
+            todo = "call with the same function and arguments, choose another out, or remove the file"
+            raise ConfigError(f"{self.path}: line 1: rounds of another measurement; {todo}")
+        if number == 0:
+            self._programs = entry["programs"]
+            return ""
         seconds, count = entry.get("seconds"), len(self._programs)
+        if entry.get("round") != number:
+            return f"expected round {number}, found {entry.get('round')!r:.40}"
         if not isinstance(seconds, list) or len(seconds) != count or not all(map(_is_time, seconds)):
-            raise self._wrong(number + 1, f"expected {counted(count, 'time')} in seconds")
-        return seconds
-
-    def _wrong(self, line: int, what: str) -> DataError:
-        todo = "remove the file to measure again"
-        return DataError(f"line {line}: {what}; {todo}", file=str(self.path), field=f"line {line}")
+            return f"expected {counted(count, 'time')} in seconds"
+        self._rounds.append(seconds)
+        return ""
 
     def start(self, programs: list[str]) -> list[list[float]]:
         """Make the file ready for more rounds and return the rounds in it, if they are of these programs."""
@@ -429,36 +415,32 @@ class _Run:
 
     def compile(self) -> None:
         """Compile and check all candidates; the child compiles one while the next is traced here."""
-        with (
-            Progress(len(self.candidates), f"{self.name}: compile", "config", self.verbose) as bar,
-            ThreadPoolExecutor(1) as tracer,
-        ):
+        progress = Progress(len(self.candidates), f"{self.name}: compile", "config", self.verbose)
+        with progress as bar, ThreadPoolExecutor(1) as tracer:
             coming = tracer.submit(self._trace, 0)
             for number in range(len(self.candidates)):
-                module = coming
-                if number + 1 < len(self.candidates):
-                    coming = tracer.submit(self._trace, number + 1)
+                module, coming = coming, tracer.submit(self._trace, number + 1)
                 try:
                     module.result()
                     answer = self._compile(number)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
-                        text = f"{self.name}: the default cannot be compiled and run: {error}"
-                        raise Error(text) from error
+                        raise Error(
+                            f"{self.name}: the default cannot be compiled and run: {error}"
+                        ) from error
                     self.failed[number] = "not compiled or run", str(error)
                 else:
                     if answer["deviation"] <= self.tolerance:
                         self.hashes[number] = answer["hash"]
                     else:
-                        text = f"relative error {answer['deviation']:.2g}"
-                        self.failed[number] = "other outputs", text
+                        self.failed[number] = "other outputs", f"relative error {answer['deviation']:.2g}"
                 bar.update(1)
                 self.interrupts.check()
 
     def _trace(self, number: int) -> None:
-        """Write the program of a candidate, unless one with the same layouts exists."""
-        candidate = self.candidates[number]
-        self.child.add(candidate.key, partial(self.space.module, candidate))
+        """Write the program of a candidate, if there is one of this number, unless its layouts are known."""
+        for candidate in self.candidates[number : number + 1]:
+            self.child.add(candidate.key, partial(self.space.module, candidate))
 
     def _compile(self, number: int) -> dict[str, Any]:
         candidate = self.candidates[number]
@@ -467,7 +449,7 @@ class _Run:
     def time(self, rounds: int, rng: np.random.Generator, journal: _Journal) -> bool:
         """Time all programs in turn, `rounds` times; return whether Ctrl-C ended it early."""
         programs = list(dict.fromkeys(self.hashes.values()))
-        first = {self.hashes[number]: number for number in sorted(self.hashes, reverse=True)}
+        first = {name: number for number, name in reversed(self.hashes.items())}
         self.rounds = journal.start(programs)[:rounds]
         for program, *seconds in zip(programs, *self.rounds, strict=True):
             if np.isnan(seconds).any():
@@ -509,12 +491,13 @@ class _Run:
 
     def graph(self, about: dict[str, Any]) -> Graph:
         """Make the graph with its measurements."""
-        space, count = self.space, len(self.candidates)
-        programs = {name: i for i, name in enumerate(dict.fromkeys(self.hashes.values()))}
+        count = len(self.candidates)
+        programs = list(dict.fromkeys(self.hashes.values()))
+        times = [[float(f"{seconds * _NS:.{_DIGITS}g}") for seconds in row] for row in self.rounds]
+        of_program = dict(zip(programs, np.transpose(times), strict=True))
         repeats = np.full((count, len(self.rounds)), np.nan)
-        table = np.array([[float(f"{seconds * _NS:.{_DIGITS}g}") for seconds in row] for row in self.rounds])
         for number, name in self.hashes.items():
-            repeats[number] = table[:, programs[name]]
+            repeats[number] = of_program[name]
             if np.isnan(repeats[number]).any():
                 self.failed[number] = "ended or hung in a later run", self._broken[name]
         valid = np.array([number not in self.failed for number in range(count)])
@@ -525,27 +508,5 @@ class _Run:
         about["failures"] = {str(number): text for number, (_, text) in sorted(self.failed.items())}
         about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
         about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
-        fields = _fields(space, self.candidates)
+        fields = self.space.fields(self.candidates)
         return Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, about=about, name=self.name)
-
-
-def _fields(space: Space, candidates: list[Candidate]) -> dict[str, Any]:
-    """Return the fields of a graph that are known before anything is measured."""
-    base, schema, opcode = space.graph, LAYOUT, space.graph.node_opcode
-    fields: dict[str, Any] = {}
-    if space.options:
-        rows = [candidate.row for candidate in candidates]
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        digits = LAYOUT.digits if space.sites else ()
-        schema = Schema(LAYOUT.node, COLUMNS, space.columns, digits, _OPCODES, unit="ns")
-        fields = {"graph_feat": space.work, "config_feat": schema.encode("config", columns)}
-    else:
-        opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
-    if space.sites:
-        fields["node_config_ids"] = space.nodes
-        fields["node_config_feat"] = np.stack([space.digits(candidate) for candidate in candidates])
-    nodes = {"node_feat": base.node_feat, "node_opcode": opcode, "edge_index": base.edge_index}
-    return {**nodes, **fields, "schema": schema}
-
-
-_OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: all that the reader knows can occur

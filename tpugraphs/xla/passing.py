@@ -33,6 +33,7 @@ REDUCTIONS = frozenset(
 CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod cumsum".split())
 REDUCED_WINDOWS = frozenset("reduce_window_max reduce_window_min reduce_window_sum".split())
 WINDOWS = REDUCED_WINDOWS | {"select_and_gather_add", "select_and_scatter_add"}
+_FROM_STARTS = frozenset(("dynamic_slice", "dynamic_update_slice"))  # one scalar per dimension comes last
 MADE = frozenset(("broadcast_in_dim", "iota"))  # a few numbers repeated: as cheap in one order as in another
 
 # Parameters that have one entry per dimension. Others name one dimension (axis, dimension) or several (axes,
@@ -151,20 +152,6 @@ def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     return rule(eqn, values, choice)
 
 
-Rule = Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]]
-_RULES: dict[str, Rule] = {}
-
-
-def _passes(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for primitives of these names."""
-
-    def enter(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return enter
-
-
 def _agree(values: Sequence[Value], choice: Order | None) -> Order:
     """Return the order for operands of one rank that moves the fewest bytes; the earlier of equals."""
     bound = [v for v in values if v.bound]
@@ -176,13 +163,6 @@ def _agree(values: Sequence[Value], choice: Order | None) -> Order:
         return moved + (bound[0].size if bound and choice not in (None, order) else 0)
 
     return min(candidates, key=cost)
-
-
-def _kept(order: Order, removed: Iterable[int]) -> Order:
-    """Return the order of the remaining dimensions after some are removed."""
-    gone = set(removed)
-    left = [d for d in range(len(order)) if d not in gone]
-    return tuple(left.index(d) for d in order if d not in gone)
 
 
 def _renamed(eqn: JaxprEqn, order: Order) -> dict[str, Any]:
@@ -199,44 +179,30 @@ def _renamed(eqn: JaxprEqn, order: Order) -> dict[str, Any]:
     return changed
 
 
-@_passes(
-    *(ELEMENTWISE | CUMULATIVE | WINDOWS),
-    *("concatenate", "pad", "rev", "slice", "sort", "split", "tile"),
-)
 def _keep(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Keep the rank of the operands; some may be scalars."""
     order = _agree(values, choice)
     arrays = [v.at(order) if v.rank == len(order) else v.home() for v in values]
+    if eqn.primitive.name in _FROM_STARTS:
+        starts = arrays[-len(order) :]
+        arrays[-len(order) :] = [starts[d] for d in order]
     return [Value(y, order) for y in bind(eqn, arrays, **_renamed(eqn, order))]
 
 
-@_passes("dynamic_slice", "dynamic_update_slice")
-def _keep_from_starts(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Permute the starts, one per dimension, which follow the arrays."""
-    rank = values[0].rank
-    arrays, starts = values[:-rank], values[-rank:]
-    order = _agree(arrays, choice)
-    moved = [*(v.at(order) for v in arrays), *(starts[d].home() for d in order)]
-    (out,) = bind(eqn, moved, **_renamed(eqn, order))
-    return [Value(out, order)]
-
-
-@_passes(*REDUCTIONS, "squeeze", "unstack")
 def _remove(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Leave out some dimensions of the operand."""
     (value,), params = values, eqn.params
     removed = params.get("axes", params.get("dimensions", (params.get("axis"),)))
-    out = bind(eqn, [value.home()], **_renamed(eqn, value.order))
-    return [Value(y, _kept(value.order, removed)) for y in out]
+    left = [d for d in range(value.rank) if d not in removed]
+    order = tuple(left.index(d) for d in value.order if d in left)
+    return [Value(y, order) for y in bind(eqn, [value.home()], **_renamed(eqn, value.order))]
 
 
-@_passes("optimization_barrier")
 def _barrier(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     out = bind(eqn, [v.home() for v in values])
     return [Value(y, v.order) for y, v in zip(out, values, strict=True)]
 
 
-@_passes("iota")
 def _iota(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     shape, dimension = eqn.params["shape"], eqn.params["dimension"]
 
@@ -246,18 +212,14 @@ def _iota(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     return [Value(make, choice or row_major(len(shape)))]
 
 
-@_passes("broadcast_in_dim")
 def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     (value,), shape, target = values, eqn.params["shape"], eqn.params["broadcast_dimensions"]
 
     def make(order: Order) -> Any:
         axis = inverse(order)
         inner = tuple(sorted(range(value.rank), key=lambda d: axis[target[d]]))
-        changed = {
-            "shape": tuple(shape[d] for d in order),
-            "broadcast_dimensions": tuple(axis[target[d]] for d in inner),
-        }
-        return bind(eqn, [value.at(inner)], **changed)[0]
+        sizes, places = tuple(shape[d] for d in order), tuple(axis[target[d]] for d in inner)
+        return bind(eqn, [value.at(inner)], shape=sizes, broadcast_dimensions=places)[0]
 
     # The operand's dimensions go where its order has them, so that nothing moves.
     order = list(range(len(shape)))
@@ -269,7 +231,6 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
     return [Value(make, choice or natural)]
 
 
-@_passes("stack")
 def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     axis, inner = eqn.params["axis"], _agree(values, None)
     order = [d + (d >= axis) for d in inner]
@@ -279,41 +240,32 @@ def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list
     return [Value(out, tuple(order))]
 
 
-@_passes("transpose")
 def _transpose(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Rename the dimensions: nothing moves."""
     name = inverse(eqn.params["permutation"])
     return [Value(values[0].home(), tuple(name[d] for d in values[0].order))]
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Pair the shortest runs of dimensions with equal size before and after, ignoring size 1."""
-    left = [d for d, n in enumerate(old) if n != 1]
-    right = [d for d, n in enumerate(new) if n != 1]
-    groups = []
-    while left:
-        mine, yours = [left.pop(0)], [right.pop(0)]
-        a, b = old[mine[0]], new[yours[0]]
-        while a != b:
-            if a < b:
-                mine.append(left.pop(0))
-                a *= old[mine[-1]]
-            else:
-                yours.append(right.pop(0))
-                b *= new[yours[-1]]
-        groups.append((mine, yours))
-    return groups
+def _runs(shape: Sequence[int], cuts: set[int]) -> list[list[int]]:
+    """Cut the dimensions, without those of size 1, where the product of sizes so far is one of `cuts`."""
+    found: list[list[int]] = [[]]
+    for d in [d for d, n in enumerate(shape) if n != 1]:
+        found[-1].append(d)
+        if prod(shape[: d + 1]) in cuts:
+            found.append([])
+    return found[:-1]
 
 
-@_passes("reshape")
 def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     (value,), new = values, eqn.params["new_sizes"]
     operand: Any = eqn.invars[0]
     old, axis = operand.aval.shape, inverse(value.order)
     if eqn.params.get("dimensions") is not None or 0 in old:
         return apply_row_major(eqn, values)
-    groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
     # Dimensions that are merged or split together must be neighbours; those of size 1 have no fixed place.
+    cuts = set.intersection(*({prod(shape[: d + 1]) for d in range(len(shape))} for shape in (old, new)))
+    pairs = zip(_runs(old, cuts), _runs(new, cuts), strict=True)
+    groups = sorted(pairs, key=lambda pair: axis[pair[0][-1]])
     wanted = iter([d for mine, _ in groups for d in mine])
     inner = tuple(d if old[d] == 1 else next(wanted) for d in value.order)
     order = [d for _, yours in groups for d in yours]
@@ -324,7 +276,6 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
     return [Value(out, tuple(order))]
 
 
-@_passes("dot_general")
 def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Return batch dimensions in any order, then the left operand's in its order, then the right one's.
 
@@ -341,11 +292,9 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
         batch.sort(key=choice.index)
     elif values[0].order != row_major(values[0].rank):
         batch.sort(key=lambda i: values[0].order.index(batched[0][i]))
-    sides = [0, 1]
     precision = eqn.params.get("precision")
     swaps = precision is None or isinstance(precision, (lax.Precision, tuple))
-    if choice and swaps and choice[-1] in free[0]:
-        sides = [1, 0]
+    sides = [1, 0] if choice and swaps and choice[-1] in free[0] else [0, 1]
     axes = [inverse(v.order) for v in values]
     dimension_numbers = (
         tuple(tuple(axes[s][d] for d in contracted[s]) for s in sides),
@@ -358,7 +307,6 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
     return [Value(out, (*batch, *free[sides[0]], *free[sides[1]]))]
 
 
-@_passes("conv_general_dilated")
 def _convolution(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     """Write the result in the chosen order, or in that of the left operand: any order is possible."""
     numbers = eqn.params["dimension_numbers"]
@@ -374,4 +322,17 @@ def _convolution(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -
     return [Value(out, order)]
 
 
+_RULES: dict[str, Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]]] = {
+    **dict.fromkeys(ELEMENTWISE | CUMULATIVE | WINDOWS | _FROM_STARTS, _keep),
+    **dict.fromkeys(("concatenate", "pad", "rev", "slice", "sort", "split", "tile"), _keep),
+    **dict.fromkeys((*REDUCTIONS, "squeeze", "unstack"), _remove),
+    "broadcast_in_dim": _broadcast,
+    "conv_general_dilated": _convolution,
+    "dot_general": _dot,
+    "iota": _iota,
+    "optimization_barrier": _barrier,
+    "reshape": _reshape,
+    "stack": _stack,
+    "transpose": _transpose,
+}
 PASSING = frozenset(_RULES)  # names of the primitives that pass on an order

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,10 +12,8 @@ import numpy as np
 
 from tpugraphs.data import hlo
 from tpugraphs.data.published import LayoutGraph
-from tpugraphs.errors import ConfigError, Error
-from tpugraphs.xla.child import Child, ChildError
-
-__all__ = ["Program", "dump", "graph", "kernels"]
+from tpugraphs.errors import ConfigError
+from tpugraphs.xla.process import Child
 
 # JAX may change these calls between versions; here both sides use one version.
 _CUSTOM_CALLS = ("LayoutConstraint", "Sharding")
@@ -51,8 +48,8 @@ class Program:
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> None:
         self.name = name or getattr(fn, "__name__", "program").strip("<>")
         leaves, tree = jax.tree.flatten(args)
-        is_array = [isinstance(leaf, _ARRAYS) for leaf in leaves]
-        self._given = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, _ARRAYS)]
+        self._given = [leaves[i] for i in places]
         if any(_is_key(leaf) for leaf in self._given):
             todo = "pass jax.random.key_data(key), and call jax.random.wrap_key_data in the function"
             raise ConfigError(f"{self.name}: expected plain arrays, found random keys; {todo}")
@@ -62,9 +59,8 @@ class Program:
         ]
 
         def flat(*arrays: Any) -> tuple[Any, ...]:
-            some = iter(arrays)
-            filled = [next(some) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-            return tuple(jax.tree.leaves(fn(*jax.tree.unflatten(tree, filled))))
+            filled = dict(enumerate(leaves)) | dict(zip(places, arrays, strict=True))
+            return tuple(jax.tree.leaves(fn(*jax.tree.unflatten(tree, filled.values()))))
 
         self._flat = flat
         try:
@@ -116,21 +112,6 @@ def _is_key(value: Any) -> bool:
     return bool(jax.numpy.issubdtype(value.dtype, jax.dtypes.extended))
 
 
-def dump(name: str, child: Child, make: Callable[[], bytes]) -> tuple[Path, Path]:
-    """Let a child compile the unchanged program; return files before layout assignment, and optimised.
-
-    Raises
-    ------
-    Error
-        XLA cannot compile it, with the reason.
-    """
-    child.add("", make)
-    try:
-        return child.dump("")
-    except ChildError as error:
-        raise Error(f"{name}: XLA cannot compile it: {error}") from error
-
-
 def graph(
     fn: Callable[..., object], *args: object, name: str | None = None, timeout: float = 120.0
 ) -> LayoutGraph:
@@ -163,8 +144,7 @@ def graph(
     """
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        before, _ = dump(program.name, child, program.module)
-        found: LayoutGraph = hlo.read_bytes(before.read_bytes(), program.name)
+        found: LayoutGraph = hlo.read_bytes(child.dump(program.name, program.module)[0], program.name)
         return found
 
 
@@ -194,5 +174,4 @@ def kernels(
     """
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        _, optimised = dump(program.name, child, program.module)
-        return hlo.fusions(optimised.read_bytes(), program.name)
+        return hlo.fusions(child.dump(program.name, program.module)[1], program.name)

@@ -12,11 +12,11 @@ Published layout digits run from minor to major: `digits` and `order_of` convert
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import permutations as all_orders
 from math import prod
 from typing import Any
 
@@ -24,48 +24,29 @@ import jax
 import numpy as np
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.extend.core import (
-    ClosedJaxpr,
-    Jaxpr,
-    JaxprEqn,
-    Literal,
-    gensym,
-    new_jaxpr_eqn,
-    no_effects,
-    primitives,
-)
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
 
 from tpugraphs import _core
 from tpugraphs.system.words import counted
-from tpugraphs.xla.passing import (
-    CUMULATIVE,
-    ELEMENTWISE,
-    MADE,
-    REDUCED_WINDOWS,
-    REDUCTIONS,
-    Order,
-    Value,
-    apply,
-    apply_row_major,
-    inverse,
-    row_major,
-)
+from tpugraphs.xla import passing
+from tpugraphs.xla.passing import Order, Value, inverse, row_major
 
 _DIGITS: int = _core.SCHEMA["layout_digits"]
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _MOVES = (
-    CUMULATIVE
-    | REDUCED_WINDOWS
-    | REDUCTIONS
+    passing.CUMULATIVE
+    | passing.REDUCED_WINDOWS
+    | passing.REDUCTIONS
     | set("concatenate gather reshape scatter scatter-add select_and_scatter_add stack transpose".split())
 )
 _OPCODES = {  # possible opcodes of the instruction for a primitive, likeliest first
     "add": "add", "add_any": "add", "concatenate": "concatenate", "conv_general_dilated": "convolution",
     "div": "divide", "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum",
-    "mul": "multiply", "parameter": "parameter", "reshape": "reshape", "scatter": "scatter",
-    "scatter-add": "scatter", "select_and_scatter_add": "select-and-scatter scatter", "select_n": "select",
-    "stack": "concatenate", "sub": "subtract", "transpose": "transpose dot convolution",
-    **dict.fromkeys(REDUCTIONS, "reduce"), **dict.fromkeys(CUMULATIVE | REDUCED_WINDOWS, "reduce-window"),
+    "mul": "multiply", "reshape": "reshape", "scatter": "scatter", "scatter-add": "scatter",
+    "select_and_scatter_add": "select-and-scatter scatter", "select_n": "select", "stack": "concatenate",
+    "sub": "subtract", "transpose": "transpose dot convolution",
+    **dict.fromkeys(passing.CUMULATIVE | passing.REDUCED_WINDOWS, "reduce-window"),
+    **dict.fromkeys(passing.REDUCTIONS, "reduce"),
 }  # fmt: skip
 
 
@@ -76,9 +57,9 @@ class Site:
     Parameters
     ----------
     index : int
-        Position of the equation that makes it in the flat program; -1 - i for argument i.
+        Position of the equation that makes it, see `equations`.
     primitive : str
-        Name of the equation's primitive, or "parameter".
+        Name of the equation's primitive.
     shape : tuple of int
         Shape of the value, of rank 2 to 6.
     orders : tuple of tuple of int
@@ -93,84 +74,74 @@ class Site:
     orders: tuple[Order, ...]
     work: int
 
-    @property
-    def scope(self) -> str:
-        """Mark of the site in XLA's instruction names: a named scope, or the name of the argument."""
-        return _scope(self.index) if self.index >= 0 else f"args[{-1 - self.index}]"
-
-
-@dataclass(frozen=True)
-class _Flat:
-    """A program without calls; its values are JAX variables or constants."""
-
-    constants: dict[Any, Any]  # by variable
-    inputs: Sequence[Any]
-    eqns: Sequence[JaxprEqn]
-    outputs: Sequence[Any]
-
-
-def _avals(atoms: Sequence[Any]) -> list[Any]:
-    """Return the abstract values of variables and constants."""
-    return [atom.aval for atom in atoms]
-
 
 def _scope(index: int) -> str:
+    """Return the named scope of an equation, which XLA writes into the names of its instructions."""
     return f"tg{index}"
 
 
-def _callee(eqn: JaxprEqn) -> ClosedJaxpr | Jaxpr | None:
-    """Return the program of an equation that only calls it once with its operands."""
-    key = {
-        primitives.jit_p: "jaxpr",
-        primitives.remat_p: "jaxpr",
-        primitives.custom_jvp_call_p: "call_jaxpr",
-        primitives.custom_vjp_call_p: "call_jaxpr",
-        primitives.closed_call_p: "call_jaxpr",
-    }.get(eqn.primitive)
-    called: ClosedJaxpr | Jaxpr | None = eqn.params[key] if key else None
-    return called
+# Primitives of equations that only call a program once with their operands.
+_CALLS = [
+    getattr(primitives, f"{name}_p")
+    for name in ("jit", "remat", "custom_jvp_call", "custom_vjp_call", "closed_call")
+]
 
 
-def _flat(program: ClosedJaxpr) -> _Flat:
-    """Inline the calls of a program. Each call gets new variables, as a function may be called twice."""
-    constants: dict[Any, Any] = {}
-    eqns: list[JaxprEqn] = []
-    new: Callable[[Any], Any] = gensym()
+def _walk(
+    program: ClosedJaxpr,
+    arguments: Sequence[Any],
+    lift: Callable[[Any], Any],
+    step: Callable[[int, JaxprEqn, list[Any]], Sequence[Any]],
+) -> list[Any]:
+    """Evaluate a program with its calls inlined.
 
-    def inline(called: ClosedJaxpr | Jaxpr, operands: Sequence[Any]) -> list[Any]:
-        """Add the equations of a program that is applied to these operands; return its results."""
-        jaxpr = called.jaxpr if isinstance(called, ClosedJaxpr) else called
-        env: dict[Any, Any] = dict(zip(jaxpr.invars, operands, strict=True))
-        env.update((var, new(var.aval)) for var in jaxpr.constvars)
-        constants.update(zip(map(env.get, jaxpr.constvars), getattr(called, "consts", ()), strict=True))
+    `lift` makes a value of a constant. `step` takes the number of an equation, the equation and the values of
+    its operands, and returns those of its results.
+    """
+    numbers = itertools.count()
+
+    def run(called: Any, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
+        env = dict(zip([*called.constvars, *called.invars], [*map(lift, consts), *operands], strict=True))
 
         def read(atoms: Sequence[Any]) -> list[Any]:
-            return [atom if isinstance(atom, Literal) else env[atom] for atom in atoms]
+            return [lift(atom.val) if isinstance(atom, Literal) else env[atom] for atom in atoms]
 
-        for eqn in jaxpr.eqns:
-            callee, inputs = _callee(eqn), read(eqn.invars)
-            outputs = add(eqn, inputs) if callee is None else inline(callee, held(eqn, inputs))
-            env.update(zip(eqn.outvars, outputs, strict=True))
-        return read(jaxpr.outvars)
+        for eqn in called.eqns:
+            values = read(eqn.invars)
+            if eqn.primitive in _CALLS:
+                inner = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
+                own = getattr(inner, "consts", ())
+                results: Sequence[Any] = run(getattr(inner, "jaxpr", inner), own, held(eqn, values))
+            else:
+                results = step(next(numbers), eqn, values)
+            env.update(zip(eqn.outvars, results, strict=True))
+        return read(called.outvars)
 
-    def add(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
-        outputs = [new(aval) for aval in _avals(eqn.outvars)]
-        eqns.append(eqn.replace(invars=inputs, outvars=outputs))
-        return outputs
-
-    def held(eqn: JaxprEqn, inputs: list[Any]) -> list[Any]:
+    def held(eqn: JaxprEqn, values: list[Any]) -> list[Any]:
         """Keep values that are computed twice to save memory from being merged, as JAX does."""
-        wanted = eqn.params.get("prevent_cse", False) if eqn.params.get("differentiated") else False
-        kept = wanted if isinstance(wanted, tuple) else (wanted,) * len(inputs)
-        atoms = [atom for atom, keep in zip(eqn.invars, kept, strict=True) if keep]
-        if not atoms:
-            return inputs
-        barrier = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
-        made = iter(add(barrier, [value for value, keep in zip(inputs, kept, strict=True) if keep]))
-        return [next(made) if keep else value for value, keep in zip(inputs, kept, strict=True)]
+        wanted = eqn.params.get("differentiated") and eqn.params.get("prevent_cse", False)
+        places = [i for i in range(len(values)) if (wanted[i] if isinstance(wanted, tuple) else wanted)]
+        if places:
+            atoms = [eqn.invars[i] for i in places]
+            barrier = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
+            results = step(next(numbers), barrier, [values[i] for i in places])
+            for i, value in zip(places, results, strict=True):
+                values[i] = value
+        return values
 
-    inputs = [new(aval) for aval in program.in_avals]
-    return _Flat(constants, inputs, eqns, inline(program, inputs))
+    return run(program.jaxpr, program.consts, arguments)
+
+
+def equations(program: ClosedJaxpr) -> list[JaxprEqn]:
+    """List the equations of a program with its calls inlined; the index of a site is a place in this list."""
+    found = []
+
+    def step(_: int, eqn: JaxprEqn, values: list[Any]) -> Sequence[Any]:
+        found.append(eqn)
+        return list(eqn.outvars)
+
+    _walk(program, program.in_avals, lambda value: value, step)
+    return found
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -196,7 +167,7 @@ def permutations(rank: int) -> tuple[Order, ...]:
         raise ValueError(f"rank: found {rank}, expected 2 to {_DIGITS}")
     plain = row_major(rank)
     if rank <= 3:
-        return tuple(all_orders(plain))
+        return tuple(itertools.permutations(plain))
     found = {plain[2:] + plain[:2], plain[::-1]}
     for moved in plain:
         rest = [d for d in plain if d != moved]
@@ -227,16 +198,13 @@ def order_of(layout: Sequence[int]) -> Order | None:
 
 def _work(eqn: JaxprEqn) -> int:
     """Return the floating-point operations of a product or convolution, plus the bytes of the result."""
-    out, *operands = _avals([*eqn.outvars[:1], *eqn.invars])
-    count = prod(out.shape)
-    work = count * out.dtype.itemsize
+    out, *operands = [atom.aval for atom in (eqn.outvars[0], *eqn.invars)]
+    size, terms, numbers = prod(out.shape), 0, eqn.params.get("dimension_numbers")
     if eqn.primitive.name == "dot_general":
-        (contracted, _), _ = eqn.params["dimension_numbers"]
-        work += 2 * count * prod(operands[0].shape[d] for d in contracted)
-    if eqn.primitive.name == "conv_general_dilated":
-        kernel, spec = operands[1].shape, eqn.params["dimension_numbers"].rhs_spec
-        work += 2 * count * prod(kernel[d] for d in spec[1:])
-    return int(work)
+        terms = prod(operands[0].shape[d] for d in numbers[0][0])
+    elif eqn.primitive.name == "conv_general_dilated":
+        terms = prod(operands[1].shape[d] for d in numbers.rhs_spec[1:])
+    return int(size * (out.dtype.itemsize + 2 * terms))
 
 
 def _eligible(aval: Any) -> bool:
@@ -253,49 +221,20 @@ def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
     return known if free in known else (*known, free)
 
 
-def _candidates(flat: _Flat) -> list[Site]:
-    """Return all sites of a program, in its order."""
-    found: list[Site] = []
-    used = {var for eqn in flat.eqns for var in _variables(eqn.invars)}
-    # Origin of a value's order: the equation that made it, traced through elementwise ones; or None.
-    origin: dict[Any, int | None] = {var: -1 - i for i, var in enumerate(flat.inputs)}
-    origin.update(dict.fromkeys(flat.constants))
-    read: dict[Any, int] = {}  # largest work of a product that reads a value
-    for index, eqn in enumerate(flat.eqns):
-        name, operands = eqn.primitive.name, _variables(eqn.invars)
-        origins = {origin[var] for var in operands} - {None}
-        meets = name in ELEMENTWISE and len(origins) > 1
-        if name in MADE:
-            mine: int | None = None
-        elif name in ELEMENTWISE and not meets:
-            mine = next(iter(origins), None)
-        else:
-            mine = index
-        origin.update((var, mine) for var in eqn.outvars)
-        if name in _PRODUCTS:
-            for var in operands:
-                read[var] = max(read.get(var, 0), _work(eqn))
-        aval: Any = _avals(eqn.outvars)[0] if len(eqn.outvars) == 1 else None
-        # A result that nothing reads returns to row-major order at once; a product may still be made in
-        # another.
-        moves = used.issuperset(eqn.outvars) and (name in _MOVES or meets)
-        if (name in _PRODUCTS or moves) and _eligible(aval):
-            found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
-    arguments = []
-    for i, (var, aval) in enumerate(zip(flat.inputs, _avals(flat.inputs), strict=True)):
-        if var in read and _eligible(aval):
-            arguments.append(Site(-1 - i, "parameter", aval.shape, permutations(aval.ndim), read[var]))
-    return arguments[::-1] + found
+@dataclass(eq=False)
+class _Seen:
+    """A value: which equation chose its order, traced through elementwise ones, and whether one reads it."""
+
+    origin: int | None  # -1 - i for argument i; None for constants
+    read: bool = False
 
 
-def _variables(atoms: Sequence[Any]) -> list[Any]:
-    return [atom for atom in atoms if not isinstance(atom, Literal)]
-
-
-def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) -> tuple[Site, ...]:
+def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
     """Return the values of a program whose physical order is worth choosing.
 
     Calls (jit, remat, custom derivatives) are inlined; the bodies of scan, while and cond are not searched.
+    Arguments are no sites: XLA folds most of their transpositions into the product that reads them, which
+    gives the same program again.
 
     Parameters
     ----------
@@ -303,9 +242,6 @@ def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) ->
         What ``jax.make_jaxpr(fn)(*args)`` returns.
     max_sites : int
         Maximum number to return: those with the most work.
-    arguments : bool
-        Whether arguments that products read are sites, too. XLA folds most of their transpositions into the
-        product, which gives the same program again.
 
     Returns
     -------
@@ -314,7 +250,26 @@ def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) ->
         reshapes, concatenations, gathers and scatters, and elementwise results in which values of different
         origin meet.
     """
-    found = [site for site in _candidates(_flat(program)) if arguments or site.index >= 0]
+    candidates: list[tuple[Site, _Seen]] = []
+
+    def step(index: int, eqn: JaxprEqn, values: list[_Seen]) -> list[_Seen]:
+        name, mine = eqn.primitive.name, None if eqn.primitive.name in passing.MADE else index
+        origins = {value.origin for value in values} - {None}
+        meets = name in passing.ELEMENTWISE and len(origins) > 1
+        if name in passing.ELEMENTWISE and not meets:
+            mine = next(iter(origins), None)
+        for value in values:
+            value.read = True
+        results = [_Seen(mine) for _ in eqn.outvars]
+        aval: Any = eqn.outvars[0].aval if len(results) == 1 else None
+        if (name in _PRODUCTS or name in _MOVES or meets) and _eligible(aval):
+            site = Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn))
+            candidates.append((site, results[0]))
+        return results
+
+    _walk(program, [_Seen(-1 - i) for i in range(len(program.in_avals))], lambda _: _Seen(None), step)
+    # A result that nothing reads returns to row-major order at once; a product may still be made in another.
+    found = [site for site, result in candidates if result.read or site.primitive in _PRODUCTS]
     largest = sorted(found, key=lambda site: -site.work)[:max_sites]
     return tuple(sorted(largest, key=lambda site: site.index))
 
@@ -343,10 +298,10 @@ def draw(sites: Sequence[Site], rng: np.random.Generator, changes: float = 3.0) 
     return {sites[i].index: sites[i].orders[int(rng.integers(1, len(sites[i].orders)))] for i in chosen}
 
 
-_SCOPE = re.compile(r"tg\d+")
+_SCOPES = re.compile(r"(?:^|/)(tg\d+)(?=/)")
 
 
-def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None = None) -> int | None:
+def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str]) -> int | None:
     """Find the instruction for a site in a graph of the program.
 
     Parameters
@@ -356,7 +311,7 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
     op_names : sequence of str
         ``metadata.op_name`` of every node of the graph: the program that `transposed` or `constrained` trace
         without any choice, before layout assignment.
-    opcodes : sequence of str, optional
+    opcodes : sequence of str
         Opcode of every node, as XLA spells them. They distinguish the instruction from the bodies of
         reductions, and from instructions that XLA added under the same name.
 
@@ -365,45 +320,35 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
     int or None
         Index of the node; None if XLA has removed it.
     """
-    wanted = _OPCODES.get(site.primitive, "").split() if opcodes is not None else []
-    named = [
-        i
-        for i, name in enumerate(op_names)
-        if any(_names(site, part, not wanted) for part in name.split(";"))
-    ]
+    wanted, scope = _OPCODES.get(site.primitive, "").split(), _scope(site.index)
+
+    def names_it(op_name: str) -> bool:
+        """Return whether an instruction of this name was traced for the site."""
+        as_itself = op_name.endswith(f"/{site.primitive}")
+        return _SCOPES.findall(op_name)[-1:] == [scope] and (as_itself or bool(wanted))
+
+    named = [i for i, name in enumerate(op_names) if any(map(names_it, name.split(";")))]
     for opcode in wanted:
-        fitting = [i for i in named if opcodes is not None and opcodes[i] == opcode]
-        if fitting:
+        if fitting := [i for i in named if opcodes[i] == opcode]:
             return fitting[-1]
     return named[-1] if named and not wanted else None
-
-
-def _names(site: Site, op_name: str, exactly: bool) -> bool:
-    """Whether an instruction of this name was traced for a site; `exactly`: as the primitive itself."""
-    if site.index < 0:
-        return op_name == site.scope
-    *path, last = op_name.split("/")
-    scopes = [part for part in path if _SCOPE.fullmatch(part)]
-    return scopes[-1:] == [site.scope] and (last == site.primitive or not exactly)
 
 
 # --- the two spaces -------------------------------------------------------------------------------
 
 
-def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
+def _checked(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
     """Return choices as orders, checked to be of results that exist."""
-    checked = {}
+    made: dict[int, Sequence[Any]] = {-1 - i: [aval] for i, aval in enumerate(program.in_avals)}
+    made.update((i, [var.aval for var in eqn.outvars[:1]]) for i, eqn in enumerate(equations(program)))
     for index, choice in choices.items():
-        if not -len(flat.inputs) <= index < len(flat.eqns):
-            bounds = f"{-len(flat.inputs)} to {len(flat.eqns) - 1}"
-            raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
-        made = _avals(flat.eqns[index].outvars[:1] if index >= 0 else [flat.inputs[-1 - index]])
-        order, rank = tuple(choice), len(getattr(made[0], "shape", ()) if made else ())
-        if sorted(order) != list(range(rank)):
+        if index not in made:
+            raise ValueError(f"site: found {index}, expected the index of a site, {min(made)} to {max(made)}")
+        rank = sum(len(getattr(aval, "shape", ())) for aval in made[index])
+        if sorted(choice) != list(range(rank)):
             expected = f"a permutation of {counted(rank, 'dimension')}"
-            raise ValueError(f"order of site {index}: found {order}, expected {expected}")
-        checked[index] = order
-    return checked
+            raise ValueError(f"order of site {index}: found {tuple(choice)}, expected {expected}")
+    return {index: tuple(choice) for index, choice in choices.items()}
 
 
 def _interpreter(
@@ -413,31 +358,23 @@ def _interpreter(
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
     """Return a function that applies each equation in its scope; `choose` puts a value into an order."""
-    flat = _flat(program)
-    orders = _checked(flat, choices)
+    orders = _checked(program, choices)
+
+    def step(index: int, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
+        with jax.named_scope(_scope(index)):
+            results = apply_eqn(eqn, values, orders.get(index))
+            if index in orders:
+                results[0] = choose(results[0], orders[index])
+        for value in results:
+            value.scope = _scope(index)
+        return results
 
     def run(*args: Any) -> list[Any]:
-        if len(args) != len(flat.inputs):
-            raise TypeError(f"arguments: found {len(args)}, expected {len(flat.inputs)}, flat")
-        env = {
-            var: Value.plain(x) for var, x in [*zip(flat.inputs, args, strict=True), *flat.constants.items()]
-        }
-        for i, var in enumerate(flat.inputs):
+        arguments = [Value.plain(x) for x in args]
+        for i, value in enumerate(arguments):
             if -1 - i in orders:
-                env[var] = choose(env[var], orders[-1 - i])
-
-        def read(atoms: Sequence[Any]) -> list[Value]:
-            return [Value.plain(atom.val) if isinstance(atom, Literal) else env[atom] for atom in atoms]
-
-        for index, eqn in enumerate(flat.eqns):
-            with jax.named_scope(_scope(index)):
-                results = apply_eqn(eqn, read(eqn.invars), orders.get(index))
-                if index in orders:
-                    results[0] = choose(results[0], orders[index])
-            for var, value in zip(eqn.outvars, results, strict=True):
-                value.scope = _scope(index)
-                env[var] = value
-        return [value.logical() for value in read(flat.outputs)]
+                arguments[i] = choose(value, orders[-1 - i])
+        return [value.logical() for value in _walk(program, arguments, Value.plain, step)]
 
     return run
 
@@ -473,7 +410,7 @@ def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Ca
     def choose(value: Value, order: Order) -> Value:
         return Value(value.at(order), order)
 
-    return _interpreter(program, choices, apply, choose)
+    return _interpreter(program, choices, passing.apply, choose)
 
 
 def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
@@ -487,4 +424,4 @@ def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> C
         pin: Any = with_layout_constraint
         return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
-    return _interpreter(program, choices, apply_row_major, choose)
+    return _interpreter(program, choices, passing.apply_row_major, choose)
