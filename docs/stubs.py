@@ -15,7 +15,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from textwrap import indent
@@ -39,9 +38,6 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 import tpugraphs as tg  # noqa: E402
 from tpugraphs import _core, kernels, recipes  # noqa: E402
 from tpugraphs.kernels.signatures import literal  # noqa: E402
-from tpugraphs.layertime.devices import FIGURES  # noqa: E402
-from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS  # noqa: E402
-from tpugraphs.layertime.measuring import FRAMEWORKS  # noqa: E402
 from tpugraphs.layertime.methods import METHODS  # noqa: E402
 from tpugraphs.recipes.declared import declared  # noqa: E402
 from tpugraphs.training.fit import FitOptions  # noqa: E402
@@ -249,23 +245,6 @@ def method_fields() -> str:
     return module("Types of the fields of methods.", text, ["MethodFields"])
 
 
-def layer_words() -> str:
-    """Return the words that the commands of layer times offer, which are not imported for a --help."""
-    words = {
-        "KINDS": KINDS,
-        "OPTIMIZERS": OPTIMIZERS,
-        "FIGURES": FIGURES,
-        "METHODS": METHODS,
-        "FRAMEWORKS": FRAMEWORKS,
-    }
-    lines = []
-    for name, known in words.items():
-        text = textwrap.fill(" ".join(known), 100)
-        quoted = f'"""\n{text}\n"""' if "\n" in text else f'"{text}"'
-        lines.append(f"{name} = {quoted}.split()")
-    return module("Words of the commands of layer times.", "\n".join(lines), list(words))
-
-
 TOGETHER = (  # arguments that rankers which are trained side by side have in common
     *("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose"),
 )
@@ -319,8 +298,7 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "recipes/fields.pyi": recipe_fields,
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,
-    "layertime/methods/fields.py": method_fields,
-    "cli/layertime/words.py": layer_words,
+    "layertime/fields.py": method_fields,
 }
 
 

@@ -9,7 +9,7 @@ from test_layertime import error, layers
 import tpugraphs as tg
 from tpugraphs.layertime import KINDS, LayerTimeModel, read_table
 from tpugraphs.layertime.features import Space, features, matrix
-from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
+from tpugraphs.layertime.methods import LEVELS, ErrorQuantiles
 
 SIZES = ("batch", "dim_input", "dim_output")
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import METHODS
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted, few
 
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
     meaning = "networks of a roofline's residual, the roofline alone, or trees (default: %(default)s)"
-    common.option(parser, "--method NAME", meaning, choices=METHODS, default="residual")
+    common.option(parser, "--method NAME", meaning, choices=list(tg.layertime.METHODS), default="residual")
     common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
     meaning = "share of the layers that are held out to judge the model (default: %(default)s)"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import FRAMEWORKS, KINDS
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute
@@ -27,9 +26,12 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "kind KIND", f"one or several of {', '.join(KINDS)}", nargs="+")
+    from tpugraphs.layertime.frameworks import FRAMEWORKS
+
+    meaning = f"one or several of {', '.join(tg.layertime.KINDS)}"
+    common.option(parser, "kind KIND", meaning, nargs="+")
     meaning = "framework to run the layers in; each is an extra of the package (default: %(default)s)"
-    common.option(parser, "--framework NAME", meaning, choices=FRAMEWORKS, default="torch")
+    common.option(parser, "--framework NAME", meaning, choices=list(FRAMEWORKS), default="torch")
     meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
     common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
     meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure the layers that the files do not hold yet."""
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, tg.layertime.KINDS)
     if args.layers is not None and (len(kinds) > 1 or (args.count, args.training) != (None, None)):
         raise ConfigError("--layers: expected one kind, and neither --count, --training nor --forward")
     paths = _paths(args.out, kinds)

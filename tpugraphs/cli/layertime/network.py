@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import OPTIMIZERS
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import tables
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    from tpugraphs.layertime.kind import OPTIMIZERS
+
     meaning = "from `tpugraphs layertime fit`, one of each kind of layers in the network"
     common.option(parser, "model MODEL", meaning, nargs="+")
     meaning = (

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.layertime.words import FIGURES, KINDS
 from tpugraphs.errors import ConfigError
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
 
-DEVICE_HELP = (
-    "a known device such as V100, a training device of the model, `this` for the processor of this machine "
-    f"(with --threads), or figures of your own: name:{','.join(f'{name}=X' for name in FIGURES)}"
-)
-
 
 def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> None:
     """Add --device, see `device`."""
-    common.option(parser, "--device DEVICE", f"{meaning}: {DEVICE_HELP}", **how)
+    from tpugraphs.layertime.devices import FIGURES
+
+    meaning += (
+        ": a known device such as V100, a training device of the model, `this` for the processor of this "
+        "machine (with --threads), or figures of your own: name:" + ",".join(f"{name}=X" for name in FIGURES)
+    )
+    common.option(parser, "--device DEVICE", meaning, **how)
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +57,12 @@ def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Dev
     ConfigError
         Wrong figures.
     """
+    from tpugraphs.layertime.devices import FIGURES, cpu_name
+    from tpugraphs.system import machine
+
     if text is None:
         return None
     if text == "this":
-        from tpugraphs.layertime.local import cpu_name
-        from tpugraphs.system import machine
-
         # Measured rates differ a little every time: those that a model was trained with are better.
         name = cpu_name(min(tg.get_num_threads(), machine.usable_processors()))
         known = any(name in model.devices for model in models)
@@ -99,11 +99,12 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     if given is not None:
         return given
     words = [re.split(r"[^0-9a-z]+", Path(path).name.lower()) for path in paths]
-    found = [next((word for word in line if word in KINDS), None) for line in words]
+    kinds = tg.layertime.KINDS
+    found = [next((word for word in line if word in kinds), None) for line in words]
     if None in found:
         path = paths[found.index(None)]
         raise ConfigError(
-            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(KINDS)}"
+            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(kinds)}"
         )
     if len(set(found)) > 1:
         raise ConfigError(f"files of several kinds: {', '.join(map(str, found))}; fit a model of each")

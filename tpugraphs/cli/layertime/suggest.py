@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     model, where = shared.open_model(args)
     source = common.stdin(args, args.source)
     if source is None:
-        from tpugraphs.layertime.measuring.spaces import draw
+        from tpugraphs.layertime.measuring import draw
 
         source = draw(model.kind, _DRAWN, args.seed, args.training)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)

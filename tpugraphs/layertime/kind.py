@@ -4,73 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["OPTIMIZERS", "Choice", "Input", "Kind", "Size", "Work"]
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[np.generic]]
 Layer = Mapping[str, Any]
 """One layer: the columns of its kind, whole numbers and words."""
 
-OPTIMIZERS = ("None", "SGD", "Momentum", "Adagrad", "RMSProp", "Adadelta", "Adam")
 # Times that an update reads or writes an array as large as the weights: weights, gradient, its state.
 _UPDATE = {"None": 0, "SGD": 3, "Momentum": 5, "Adagrad": 5, "RMSProp": 7, "Adadelta": 7, "Adam": 7}
+OPTIMIZERS = tuple(_UPDATE)
 BYTES = 4
 """Bytes of a float32."""
 
 
-@dataclass(frozen=True)
-class Size:
-    """A whole number.
+class Column(NamedTuple):
+    """A column of whole numbers, or of words.
 
     Attributes
     ----------
     name : str
     high : int
-        The largest that a table may hold.
+        The largest number that a table may hold.
     drawn : (int, int)
-        Smallest and largest of layers that are drawn to be measured.
+        Smallest and largest number of layers that are drawn to be measured.
     low : int
-        The smallest that a table may hold.
-    default : int or None
+        The smallest number that a table may hold.
+    default : int, str or None
         Value if a table lacks the column; None: the column is required.
     dimensions : int
         Dimensions of the image or kernel that has a side of this size.
     aliases : tuple of str
         Other names of the column.
+    values : tuple of str
+        The words that a table may hold; empty for a column of numbers.
     """
 
     name: str
-    high: int
+    high: int = 0
     drawn: tuple[int, int] = (1, 1)
     low: int = 1
-    default: int | None = None
+    default: int | str | None = None
     dimensions: int = 1
     aliases: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One of several words; `default` if a table lacks the column."""
-
-    name: str
-    values: tuple[str, ...]
-    default: str | None = None
-    aliases: tuple[str, ...] = ()
-
-
-BATCH = Size("batch", 1 << 20, (1, 64))
-ACTIVATION = Choice("activation", ("None", "relu", "tanh", "sigmoid"), "None")
-OPTIMIZER = Choice("optimizer", OPTIMIZERS, "None")
-"""``None``: the forward pass alone; any other: forward, backward and update."""
-
-
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Amount of work of layers, every field of shape (n,).
 
     Attributes
@@ -105,8 +88,7 @@ class Work:
         return (self.read + self.weights + self.written) * self.passes + self.update
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """An array that a layer takes: normal numbers, or whole numbers from 0 to `below` - 1.
 
     Attributes
@@ -137,6 +119,8 @@ class Input:
 
 
 Inputs = Callable[[Layer], tuple[Input, ...]]
+InJax = tuple[Callable[..., Any], dict[str, Input]]
+"""A function of weights and inputs, and the weights by name."""
 
 
 def shaped(*shapes: str, in_jax: tuple[int, ...] | None = None, below: str = "") -> Inputs:
@@ -155,10 +139,6 @@ def images(batch: str, channels: str, side: str, dimensions: int = 2) -> Inputs:
     return shaped(" ".join((batch, channels, *[side] * dimensions)), in_jax=in_jax)
 
 
-InJax = tuple[Callable[..., Any], dict[str, Input]]
-"""A function of weights and inputs, and the weights by name."""
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of layers.
@@ -166,7 +146,7 @@ class Kind:
     Attributes
     ----------
     name : str
-    columns : tuple of Size or Choice
+    columns : tuple of Column
         The first grows with the batch, unless `grows` names another one.
     work : callable
         Maps columns to `Work`.
@@ -180,12 +160,12 @@ class Kind:
     most_flops : float
         Most operations of a drawn layer, all passes together.
     held : callable, optional
-        Maps columns to the bytes (n,) that layers hold besides inputs, weights and outputs.
+        Maps columns to how many numbers (n,) layers hold besides inputs, weights and outputs.
     grows : str
     """
 
     name: str
-    columns: tuple[Size | Choice, ...]
+    columns: tuple[Column, ...]
     work: Callable[[Columns], Work] = field(repr=False)
     inputs: Inputs = field(repr=False)
     torch: Callable[[Any, Layer], Callable[..., Any]] = field(repr=False)
@@ -194,22 +174,10 @@ class Kind:
     held: Callable[[Columns], Floats] | None = field(default=None, repr=False)
     grows: str = ""
 
-    def __reduce__(self) -> tuple[Callable[[str], Kind], tuple[str]]:
-        """Copy and pickle a kind by its name: its functions cannot be pickled."""
-        return _named, (self.name,)
-
     @property
     def per_sample(self) -> str:
         """The column that grows with the batch: ``batch``, ``B``, or ``M`` of ``linear``."""
         return self.grows or self.columns[0].name
-
-
-KINDS: dict[str, Kind] = {}
-"""Known kinds by name, of all families."""
-
-
-def _named(name: str) -> Kind:
-    return KINDS[name]
 
 
 def numbers(c: Columns, *names: str) -> list[Floats]:
@@ -217,36 +185,34 @@ def numbers(c: Columns, *names: str) -> list[Floats]:
     return [np.asarray(c[name], np.float64) for name in names]
 
 
-def words(c: Columns, name: str) -> NDArray[np.str_]:
-    """Return a column of words."""
-    return np.asarray(c[name]).astype(str)
-
-
-def passes_of(c: Columns, training: float) -> Floats:
-    """Return 1 for layers that only run forward, `training` for the others: (n,)."""
-    return np.where(words(c, "optimizer") == "None", 1.0, training)
-
-
-def updated(c: Columns, weights: Floats) -> Floats:
-    """Return the bytes that optimizers move for `weights` bytes: (n,)."""
-    found = words(c, "optimizer")
+def passing(
+    c: Columns,
+    operations: Floats,
+    read: Floats,
+    written: Floats,
+    weights: Floats,
+    training: int = 2,
+    **more: Any,
+) -> Work:
+    """Return the work of layers that take, give and keep these numbers, in `training` passes if trained."""
     times = np.zeros(weights.shape)
     for name, value in _UPDATE.items():
-        times[found == name] = value
-    return times * weights
+        times[c["optimizer"] == name] = value
+    passes = np.where(c["optimizer"] == "None", 1.0, training)
+    sizes = (BYTES * read, BYTES * weights, BYTES * written)
+    return Work(operations * passes, *sizes, passes, times * BYTES * more.pop("updated", weights), **more)
 
 
 def product(
-    c: Columns, rows: Floats, cols: Floats, depth: Floats, count: Floats, read: Floats, weights: Floats
+    c: Columns,
+    rows: Floats,
+    cols: Floats,
+    depth: Floats,
+    count: Floats,
+    read: Floats,
+    weights: Floats,
+    **more: Any,
 ) -> Work:
     """Return the work of `count` products, with inputs of `read` numbers and `weights` numbers."""
-    passes = passes_of(c, 3)
-    return Work(
-        2 * rows * cols * depth * count * passes,
-        BYTES * read,
-        BYTES * weights,
-        BYTES * rows * cols * count,
-        passes,
-        updated(c, BYTES * weights),
-        (rows, cols, depth, count),
-    )
+    flops, written = 2 * rows * cols * depth * count, rows * cols * count
+    return passing(c, flops, read, written, weights, 3, product=(rows, cols, depth, count), **more)

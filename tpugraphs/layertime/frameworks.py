@@ -1,4 +1,7 @@
-"""Layers in JAX: a step is one compiled function."""
+"""Frameworks that run layers to be measured: PyTorch, eager, and JAX, where a step is one compiled function.
+
+Another one has the members of these two, and a row of `FRAMEWORKS`.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,104 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.devices import torch_library
+from tpugraphs.layertime.kind import Input, Layer
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.kinds.base import Input, Layer
-from tpugraphs.layertime.measuring.base import LEARNING_RATE, Step
 from tpugraphs.system import machine
 
-__all__ = ["Jax"]
+Step = Callable[[], Any]
+"""Runs a layer once, forward or in training, and returns when that is done."""
 
-_OPTIMIZERS: dict[
-    str, tuple[str, dict[str, float]]
-] = {  # of optax, with the defaults and initial states of torch.optim
-    "SGD": ("sgd", {}),
-    "Momentum": ("sgd", {"momentum": 0.9}),
-    "Adagrad": ("adagrad", {"initial_accumulator_value": 0.0, "eps": 1e-10}),
-    "RMSProp": ("rmsprop", {"decay": 0.99, "eps_in_sqrt": False}),
-    "Adadelta": ("adadelta", {"rho": 0.9, "eps": 1e-6}),
-    "Adam": ("adam", {}),
+_RATE = 1e-6  # of all optimizers: weights hardly change, however often a step is repeated
+_MOMENTUM = {"momentum": 0.9}
+# Value of the column -> the optimizer of torch.optim with its options, and that of optax with the defaults
+# and initial states of torch.optim.
+_OPTIMIZERS: dict[str, tuple[tuple[str, dict[str, float]], tuple[str, dict[str, float]]]] = {
+    "SGD": (("SGD", {}), ("sgd", {})),
+    "Momentum": (("SGD", _MOMENTUM), ("sgd", _MOMENTUM)),
+    "Adagrad": (("Adagrad", {}), ("adagrad", {"initial_accumulator_value": 0.0, "eps": 1e-10})),
+    "RMSProp": (("RMSprop", {}), ("rmsprop", {"decay": 0.99, "eps_in_sqrt": False})),
+    "Adadelta": (("Adadelta", {}), ("adadelta", {"rho": 0.9, "eps": 1e-6})),
+    "Adam": (("Adam", {}), ("adam", {})),
 }
+
+
+class Torch:
+    """PyTorch on the CPU or the current GPU."""
+
+    name: ClassVar[str] = "torch"
+
+    def __init__(self, gpu: bool | None, threads: int | None) -> None:
+        self._torch = torch = torch_library(gpu)
+        self.version = str(torch.__version__)
+        self.gpu = torch.cuda.is_available() if gpu is None else gpu
+        self._device = torch.device("cuda" if self.gpu else "cpu")
+        self._threads_before = torch.get_num_threads()
+        if threads is not None:
+            torch.set_num_threads(threads)
+
+    @property
+    def threads(self) -> int:
+        """How many threads of the CPU a layer may take."""
+        return int(self._torch.get_num_threads())
+
+    def gpu_properties(self) -> Any:
+        """Return name and figures of the GPU."""
+        return self._torch.cuda.get_device_properties(self._device)
+
+    def optimizer(self, name: str, parameters: Any, lr: float = _RATE) -> Any:
+        """Return the optimizer that the column names."""
+        (rule, options), _ = _OPTIMIZERS[name]
+        return getattr(self._torch.optim, rule)(parameters, lr=lr, **options)
+
+    def forward(self, kind: str, layer: Layer) -> tuple[Any, list[Any]]:
+        """Return a layer as a module or function, and the arrays to call it with."""
+        torch, rng = self._torch, np.random.default_rng(0)
+        with torch.random.fork_rng(devices=[]), torch.device(self._device):
+            function = KINDS[kind].torch(torch, layer)
+        if layer.get("activation", "None") != "None":
+            activation = {"relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}[layer["activation"]]
+            function = torch.nn.Sequential(function, getattr(torch.nn, activation)())
+        inputs = KINDS[kind].inputs(layer)
+        return function, [torch.from_numpy(one.draw(rng)).to(self._device) for one in inputs]
+
+    def step(self, kind: str, layer: Layer) -> Step:
+        """Build a layer and its arrays."""
+        torch = self._torch
+        function, inputs = self.forward(kind, layer)
+        is_module = isinstance(function, torch.nn.Module)
+        wait = torch.cuda.synchronize if self.gpu else lambda: None
+        if layer["optimizer"] == "None":
+            if is_module:
+                function.eval()
+
+            def forward() -> None:
+                with torch.no_grad():
+                    function(*inputs)
+                wait()
+
+            return forward
+        for one in inputs:
+            one.requires_grad_(one.is_floating_point())
+        weights = list(function.parameters()) if is_module else []
+        update = self.optimizer(layer["optimizer"], weights) if weights else None
+        with torch.no_grad():
+            shape = tuple(function(*inputs).shape)
+        gradient = torch.from_numpy(Input(shape).draw(np.random.default_rng(1))).to(self._device)
+
+        def train() -> None:
+            for one in (*inputs, *weights):
+                one.grad = None
+            torch.autograd.backward(function(*inputs), gradient)
+            if update is not None:
+                update.step()
+            wait()
+
+        return train
+
+    def close(self) -> None:
+        """Restore the settings of the process."""
+        self._torch.set_num_threads(self._threads_before)
 
 
 class Jax:
@@ -92,9 +176,9 @@ class Jax:
 
         return train
 
-    def optimizer(self, name: str, rate: float = LEARNING_RATE) -> Any:
+    def optimizer(self, name: str, rate: float = _RATE) -> Any:
         """Return the optimizer that the column names."""
-        rule, options = _OPTIMIZERS[name]
+        _, (rule, options) = _OPTIMIZERS[name]
         return getattr(self._optax, rule)(rate, **options)
 
     def training(self, function: Callable[..., Any], optimizer: Any) -> Callable[..., Any]:
@@ -129,3 +213,7 @@ def _followed(function: Callable[..., Any], activation: Callable[[Any], Any]) ->
 def _scaled(weights: Any) -> Any:
     """Return weights that make outputs about as large as inputs."""
     return weights / np.float32(math.sqrt(math.prod(weights.shape[:-1])))
+
+
+FRAMEWORKS: dict[str, type[Torch] | type[Jax]] = {"torch": Torch, "jax": Jax}
+"""Frameworks that layers can run in, by name."""

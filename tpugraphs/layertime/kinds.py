@@ -1,0 +1,475 @@
+"""The kinds of layers, a row of `KINDS` each.
+
+``conv2d`` and ``dense`` are named as in the tables of the ml-performance-prediction project, others after
+them; ``conv``, ``linear``, ``bmm``, ``elementwise``, ``softmax`` and ``layernorm`` as in NeuSight's: products
+(M, N) x (N, K), and B rows of H numbers. NeuSight's times show that N is the dimension summed over: on one
+GPU, products with M or K of 64 run at half the rate of those with 128, products with N of 64 at nine tenths.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tpugraphs.layertime.kind import (
+    OPTIMIZERS,
+    Column,
+    Columns,
+    Floats,
+    InJax,
+    Input,
+    Kind,
+    Layer,
+    Work,
+    images,
+    numbers,
+    passing,
+    product,
+    shaped,
+)
+
+_LONG, _WIDE = 1 << 20, 1 << 30  # most that tables hold
+_BATCH = Column("batch", _LONG, (1, 64))
+_MANY = Column("batch", _LONG, (1, 4096))
+_ACTIVATION = Column("activation", values=("None", "relu", "tanh", "sigmoid"), default="None")
+# None: the forward pass alone; any other: forward, backward and update.
+_OPTIMIZER = Column("optimizer", values=OPTIMIZERS, default="None")
+
+# ---- kernels that slide over images: convolutions and pooling
+
+_SIDE = Column("matsize", 1 << 16, (4, 512), dimensions=2)
+_KERNEL = Column("kernelsize", 1 << 10, (1, 7), dimensions=2)
+_STRIDES = Column("strides", 1 << 10, (1, 4), default=1)
+_PADDING = Column("padding", values=("VALID", "SAME"), default="VALID")
+_POOL = Column("op", values=("max", "average"), default="max")
+_SLIDING = ("matsize", "kernelsize", "strides")
+
+
+def output_size(c: Columns, size: str, kernel: str, stride: str) -> Floats:
+    """Return how many places a kernel takes along a side, 0 if it is larger: (n,)."""
+    side, wide, step = numbers(c, size, kernel, stride)
+    if "Padding" in c:
+        (around,) = numbers(c, "Padding")
+        found: Floats = np.maximum(np.floor((side + 2 * around - wide) / step) + 1, 0)
+        return found
+    same = c["padding"] == "SAME"
+    return np.where(same, np.ceil(side / step), np.ceil(np.maximum(side - wide + 1, 0) / step))
+
+
+def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and after a side for ceil(side / stride) outputs, as TensorFlow splits them."""
+    total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    return total // 2, total - total // 2
+
+
+def _ends(layer: Layer, side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and after a side, from the columns of a layer."""
+    if layer.get("padding") == "SAME":
+        return same_padding(side, kernel, stride)
+    return (layer.get("Padding", 0),) * 2
+
+
+def _padded(
+    torch: Any, ends: tuple[int, int], dimensions: int, make: Callable[[int], Any], fill: float = 0.0
+) -> Any:
+    """Return the module `make` (padding), with a module of padding before it where the ends differ."""
+    if ends[0] == ends[1]:
+        return make(ends[0])
+    pad = getattr(torch.nn, f"ConstantPad{dimensions}d")
+    return torch.nn.Sequential(pad(ends * dimensions, fill), make(0))
+
+
+def _convolution(
+    name: str, dimensions: int, columns: tuple[Column, ...], roles: str, most_flops: float = 1e10
+) -> Kind:
+    """Return a kind of convolutions.
+
+    `roles` names the columns of batch, side, kernel, stride, channels in and channels out. Where these two
+    are one column, each channel is a group.
+    """
+    names = roles.split()
+    batch_, side_, kernel_, stride_, cin_, cout_ = names
+
+    def work(c: Columns) -> Work:
+        batch, side, kernel, _, cin, cout = numbers(c, *names)
+        groups = cin if cin_ == cout_ else np.ones_like(cin)
+        rows, depth = batch * output_size(c, side_, kernel_, stride_) ** dimensions, kernel**dimensions * cin
+        depth /= groups
+        read = batch * side**dimensions * cin
+        return product(c, rows, cout / groups, depth, groups, read, depth * cout)
+
+    def settings(layer: Layer) -> tuple[list[int], int, bool, tuple[int, int]]:
+        sizes = [layer[name] for name in (cin_, cout_, kernel_, stride_)]
+        groups = layer[cin_] if cin_ == cout_ else 1
+        return sizes, groups, layer.get("use_bias") == 1, _ends(layer, layer[side_], *sizes[2:])
+
+    def torch(torch: Any, layer: Layer) -> Any:
+        sizes, groups, bias, around = settings(layer)
+        make = getattr(torch.nn, f"Conv{dimensions}d")
+        return _padded(
+            torch, around, dimensions, lambda padding: make(*sizes, padding, groups=groups, bias=bias)
+        )
+
+    def jax(jax: Any, layer: Layer) -> InJax:
+        (cin, cout, kernel, stride), groups, bias, around = settings(layer)
+        space = "DHW"[-dimensions:]
+        how: dict[str, Any] = {"dimension_numbers": (f"N{space}C", f"{space}IO", f"N{space}C")}
+        how |= {"window_strides": [stride] * dimensions, "padding": [around] * dimensions}
+        weights = {"w": Input((*[kernel] * dimensions, cin // groups, cout))}
+
+        def run(p: dict[str, Any], x: Any) -> Any:
+            y = jax.lax.conv_general_dilated(x, p["w"], feature_group_count=groups, **how)
+            return y + p["b"] if bias else y
+
+        return run, weights | ({"b": Input((cout,))} if bias else {})
+
+    inputs = images(batch_, cin_, side_, dimensions)
+    return Kind(name, columns, work, inputs, torch, jax, most_flops)
+
+
+def _pooling(c: Columns) -> Work:
+    batch, side, kernel, channels = numbers(c, "batch", "matsize", "kernelsize", "channels")
+    written = batch * output_size(c, *_SLIDING) ** 2 * channels
+    return passing(c, kernel**2 * written, batch * side**2 * channels, written, np.zeros_like(batch))
+
+
+def _pooling_torch(torch: Any, layer: Layer) -> Any:
+    sizes, largest = [layer[name] for name in _SLIDING], layer["op"] == "max"
+    pool = torch.nn.MaxPool2d if largest else torch.nn.AvgPool2d
+    fill = -np.inf if largest else 0.0
+    return _padded(torch, _ends(layer, *sizes), 2, lambda padding: pool(*sizes[1:], padding), fill)
+
+
+def _pooling_jax(jax: Any, layer: Layer) -> InJax:
+    kernel, stride = layer["kernelsize"], layer["strides"]
+    sizes = ((1, kernel, kernel, 1), (1, stride, stride, 1), layer["padding"])
+    if layer["op"] == "max":
+        return lambda p, x: jax.lax.reduce_window(x, -np.inf, jax.lax.max, *sizes), {}
+    return lambda p, x: jax.lax.reduce_window(x, 0.0, jax.lax.add, *sizes) / kernel**2, {}
+
+
+def _channels(name: str = "channels", most: int = 1024) -> Column:
+    return Column(name, _LONG, (1, most))
+
+
+_CIN, _COUT = _channels("channels_in"), _channels("channels_out")
+_SETTINGS = (_STRIDES, _PADDING, Column("use_bias", 1, (0, 1), 0, 0), _ACTIVATION, _OPTIMIZER)
+_LINE = (_BATCH, Column("length", _LONG, (8, 8192)), _KERNEL._replace(dimensions=1), _CIN, _COUT)
+_SQUARE = (_BATCH, _SIDE, _KERNEL)
+_CUBE = (
+    _BATCH._replace(drawn=(1, 16)),
+    _SIDE._replace(drawn=(4, 64), dimensions=3),
+    _KERNEL._replace(dimensions=3),
+    _channels("channels_in", 256),
+    _COUT,
+)
+_NEUSIGHT = (
+    Column("B", _LONG, (1, 64)),
+    _channels("Input_Channel"),
+    _channels("Output_Channel"),
+    # the alias is how NeuSight's files spell it
+    _KERNEL._replace(name="Kernel_Size", aliases=("Kernel_Szie",)),
+    _SIDE._replace(name="Input_Size"),
+    _STRIDES._replace(name="Stride"),
+    Column("Padding", 1 << 10, (0, 3), 0, 0),
+    _OPTIMIZER,
+)
+_ROLES = "batch matsize kernelsize strides channels_in channels_out"
+_DEPTHWISE = "batch matsize kernelsize strides channels channels"
+
+_IMAGES = (
+    _convolution("conv1d", 1, (*_LINE, *_SETTINGS), _ROLES.replace("matsize", "length")),
+    _convolution("conv2d", 2, (*_SQUARE, _CIN, _COUT, *_SETTINGS), _ROLES),
+    _convolution("conv3d", 3, (*_CUBE, *_SETTINGS), _ROLES, 4e9),
+    _convolution("depthwise", 2, (*_SQUARE, _channels(), *_SETTINGS), _DEPTHWISE, 1e9),
+    _convolution("conv", 2, _NEUSIGHT, "B Input_Size Kernel_Size Stride Input_Channel Output_Channel"),
+)
+
+# ---- matrix products
+
+
+def _affine(cin: int, cout: int) -> InJax:
+    """Return a product with a matrix of weights, and its bias."""
+    return lambda p, x: x @ p["w"] + p["b"], {"w": Input((cin, cout)), "b": Input((cout,))}
+
+
+def _dense(c: Columns) -> Work:
+    batch, cin, cout = numbers(c, "batch", "dim_input", "dim_output")
+    return product(c, batch, cout, cin, np.ones_like(batch), batch * cin, cin * cout)
+
+
+def _linear(c: Columns) -> Work:
+    count, rows, depth, cols = numbers(c, "B", "M", "N", "K")
+    return product(c, count * rows, cols, depth, np.ones_like(rows), count * rows * depth, depth * cols)
+
+
+def _bmm(c: Columns) -> Work:
+    count, rows, depth, cols = numbers(c, "B", "M", "N", "K")
+    read, weights = count * rows * depth, count * depth * cols
+    return product(c, rows, cols, depth, count, read, weights, updated=np.zeros_like(rows))
+
+
+def _attention(c: Columns) -> Work:
+    """Return the work of products of queries and keys, and of their softmax and values."""
+    batch, heads, queries, keys, width = numbers(c, "batch", "heads", "queries", "keys", "head_size")
+    count = batch * heads
+    read = count * width * (queries + 2 * keys)
+    return product(c, queries, width, 2 * keys, count, read, np.zeros_like(batch))
+
+
+def _lstm(c: Columns) -> Work:
+    """Return the work of an LSTM: all steps read the weights of the four gates."""
+    batch, length, cin, hidden = numbers(c, "batch", "length", "dim_input", "dim_hidden")
+    depth = cin + hidden
+    return product(c, batch, 4 * hidden, depth, length, batch * length * cin, 4 * hidden * depth)
+
+
+def _lstm_torch(torch: Any, layer: Layer) -> Any:
+    class Outputs(torch.nn.LSTM):  # type: ignore[misc]  # of all steps, without the last state
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[0]
+
+    return Outputs(layer["dim_input"], layer["dim_hidden"], batch_first=True)
+
+
+def _lstm_jax(jax: Any, layer: Layer) -> InJax:
+    hidden = layer["dim_hidden"]
+    sigmoid, tanh = jax.nn.sigmoid, jax.numpy.tanh
+    gates_of, weights = _affine(layer["dim_input"], 4 * hidden)
+
+    def run(p: dict[str, Any], x: Any) -> Any:
+        before = jax.numpy.swapaxes(gates_of(p, x), 0, 1)  # of all steps, the products with inputs
+
+        def one(state: tuple[Any, Any], gates: Any) -> tuple[tuple[Any, Any], Any]:
+            h, c = state
+            i, f, g, o = jax.numpy.split(gates + h @ p["u"], 4, -1)
+            c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+            h = sigmoid(o) * tanh(c)
+            return (h, c), h
+
+        zeros = jax.numpy.zeros((layer["batch"], hidden), x.dtype)
+        return jax.numpy.swapaxes(jax.lax.scan(one, (zeros, zeros), before)[1], 0, 1)
+
+    return run, weights | {"u": Input((hidden, 4 * hidden))}
+
+
+def _product_of(*names: str) -> Callable[[Columns], Floats]:
+    """Return a function that multiplies columns: (n,)."""
+    return lambda c: np.prod(numbers(c, *names), 0)
+
+
+def _matrices(most: int, count: int, rows: int) -> tuple[Column, ...]:
+    drawn = {"M": rows, "N": most, "K": most}
+    sizes = (Column(name, _WIDE, (1, high)) for name, high in drawn.items())
+    return (Column("B", _WIDE, (1, count), default=1), *sizes, _OPTIMIZER)
+
+
+def _sizes(most: int, **drawn: tuple[int, int]) -> tuple[Column, ...]:
+    return tuple(Column(name, most, range_) for name, range_ in drawn.items())
+
+
+_PRODUCTS = (
+    Kind(
+        "dense",
+        (_MANY, *_sizes(_WIDE, dim_input=(1, 8192), dim_output=(1, 8192)), _ACTIVATION, _OPTIMIZER),
+        _dense,
+        inputs=shaped("batch dim_input"),
+        torch=lambda torch, layer: torch.nn.Linear(layer["dim_input"], layer["dim_output"]),
+        jax=lambda jax, layer: _affine(layer["dim_input"], layer["dim_output"]),
+    ),
+    Kind(
+        "linear",
+        _matrices(8192, 64, 4096),
+        _linear,
+        inputs=shaped("B M N"),
+        torch=lambda torch, layer: torch.nn.Linear(layer["N"], layer["K"]),
+        jax=lambda jax, layer: _affine(layer["N"], layer["K"]),
+        grows="M",  # measured tables hold one product of many rows
+    ),
+    Kind(
+        "bmm",
+        _matrices(2048, 256, 2048),
+        _bmm,
+        inputs=shaped("B M N", "B N K"),
+        torch=lambda torch, layer: torch.bmm,
+        jax=lambda jax, layer: (lambda p, a, b: jax.numpy.matmul(a, b), {}),
+    ),
+    Kind(
+        "attention",
+        (
+            _BATCH,
+            Column("heads", 1 << 16, (1, 32)),
+            *_sizes(_LONG, queries=(1, 2048), keys=(1, 2048)),
+            Column("head_size", 1 << 16, (8, 256)),
+            _OPTIMIZER,
+        ),
+        _attention,
+        inputs=shaped(
+            "batch heads queries head_size", *["batch heads keys head_size"] * 2, in_jax=(0, 2, 1, 3)
+        ),
+        torch=lambda torch, layer: torch.nn.functional.scaled_dot_product_attention,
+        jax=lambda jax, layer: (lambda p, q, k, v: jax.nn.dot_product_attention(q, k, v), {}),
+        held=_product_of("batch", "heads", "queries", "keys"),
+    ),
+    Kind(
+        "lstm",
+        (_BATCH, *_sizes(_LONG, length=(1, 256), dim_input=(1, 2048), dim_hidden=(1, 2048)), _OPTIMIZER),
+        _lstm,
+        inputs=shaped("batch length dim_input"),
+        torch=_lstm_torch,
+        jax=_lstm_jax,
+        most_flops=5e9,
+    ),
+)
+
+# ---- layers that pass over memory: elementwise functions, norms, embeddings
+
+_TWO_ARRAYS = ("add", "mul", "div", "pow")
+_ONE_ARRAY = ("addu", "mulu", "divu", "powu", "relu", "tanh", "gelu", "sigmoid", "silu")
+_EPSILON = 1e-5  # of norms
+_ROWS = (Column("B", _WIDE, (1, 1 << 17)), Column("H", _WIDE, (1, 1 << 16)))
+
+
+def _elementwise(c: Columns) -> Work:
+    rows, cols = numbers(c, "B", "H")
+    inputs = np.where(np.isin(c["op"], _TWO_ARRAYS), 2.0, 1.0)
+    return passing(c, rows * cols, inputs * rows * cols, rows * cols, np.zeros_like(rows))
+
+
+def _elementwise_inputs(layer: Layer) -> tuple[Input, ...]:
+    one = Input((layer["B"], layer["H"]), positive="pow" in layer["op"])
+    return (one, one) if layer["op"] in _TWO_ARRAYS else (one,)
+
+
+def _function(op: str, known: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
+    """Return the function of an op; ``addu`` is ``add`` with a number in place of the second array."""
+    if op.removesuffix("u") not in _TWO_ARRAYS:
+        return known(op)
+    function = known(op.removesuffix("u"))
+    return function if op in _TWO_ARRAYS else lambda x: function(x, 1.5)
+
+
+def _elementwise_torch(torch: Any, layer: Layer) -> Any:
+    return _function(layer["op"], lambda op: getattr(torch, op, None) or getattr(torch.nn.functional, op))
+
+
+def _elementwise_jax(jax: Any, layer: Layer) -> InJax:
+    jnp, nn = jax.numpy, jax.nn
+    known = {"mul": jnp.multiply, "div": jnp.divide, "pow": jnp.power}
+    known["gelu"] = lambda x: nn.gelu(x, approximate=False)
+    function = _function(layer["op"], lambda op: known.get(op) or getattr(nn, op, None) or getattr(jnp, op))
+    return lambda p, *arrays: function(*arrays), {}
+
+
+def _softmax(c: Columns) -> Work:
+    rows, cols = numbers(c, "B", "H")
+    return passing(c, 5 * rows * cols, rows * cols, rows * cols, np.zeros_like(rows), row=cols)
+
+
+def _layernorm(c: Columns) -> Work:
+    rows, cols = numbers(c, "B", "H")
+    return passing(c, 8 * rows * cols, rows * cols, rows * cols, 2 * cols, row=cols)
+
+
+def _batchnorm(c: Columns) -> Work:
+    batch, side, channels = numbers(c, "batch", "matsize", "channels")
+    count = batch * side**2 * channels
+    return passing(c, 8 * count, count, count, 2 * channels)
+
+
+def _norm_jax(jax: Any, channels: int, axes: tuple[int, ...], given: bool = False) -> InJax:
+    """Return a norm over axes, by their mean and variance or by given ones."""
+
+    def run(p: dict[str, Any], x: Any) -> Any:
+        mean = p["mean"] if given else x.mean(axes, keepdims=True)
+        variance = p["variance"] if given else x.var(axes, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(variance + _EPSILON) * p["w"] + p["b"]
+
+    weights = {name: Input((channels,)) for name in ("w", "b", *(["mean"] if given else []))}
+    return run, weights | ({"variance": Input((channels,), positive=True)} if given else {})
+
+
+def _embedding(c: Columns) -> Work:
+    """Return the work of gathering rows; training writes a gradient of the whole table and updates it all."""
+    batch, length, cols = numbers(c, "batch", "length", "dim_output")
+    taken = batch * length * cols
+    return passing(c, taken, taken, taken, np.zeros_like(batch), updated=_TABLE(c))
+
+
+_TABLE = _product_of("dim_input", "dim_output")  # that rows are taken from
+
+_MEMORY = (
+    Kind(
+        "elementwise",
+        (*_ROWS, Column("op", values=(*_TWO_ARRAYS, *_ONE_ARRAY)), _OPTIMIZER),
+        _elementwise,
+        _elementwise_inputs,
+        _elementwise_torch,
+        _elementwise_jax,
+    ),
+    Kind(
+        "softmax",
+        (*_ROWS, _OPTIMIZER),
+        _softmax,
+        shaped("B H"),
+        torch=lambda torch, layer: torch.nn.Softmax(-1),
+        jax=lambda jax, layer: (lambda p, x: jax.nn.softmax(x, -1), {}),
+    ),
+    Kind(
+        "layernorm",
+        (*_ROWS, _OPTIMIZER),
+        _layernorm,
+        shaped("B H"),
+        torch=lambda torch, layer: torch.nn.LayerNorm(layer["H"]),
+        jax=lambda jax, layer: _norm_jax(jax, layer["H"], (-1,)),
+    ),
+    Kind(
+        "batchnorm",
+        (_BATCH, _SIDE._replace(drawn=(2, 512)), _channels(most=2048), _OPTIMIZER),
+        _batchnorm,
+        images("batch", "channels", "matsize"),
+        torch=lambda torch, layer: torch.nn.BatchNorm2d(layer["channels"]),
+        jax=lambda jax, layer: _norm_jax(
+            jax, layer["channels"], (0, 1, 2), given=layer["optimizer"] == "None"
+        ),
+    ),
+    Kind(
+        "pooling",
+        (*_SQUARE, _channels(most=2048), _STRIDES, _PADDING, _POOL, _OPTIMIZER),
+        _pooling,
+        images("batch", "channels", "matsize"),
+        _pooling_torch,
+        _pooling_jax,
+        most_flops=1e9,
+    ),
+    Kind(
+        "embedding",
+        (
+            *_sizes(_LONG, batch=(1, 256), length=(1, 512)),
+            Column("dim_input", _WIDE, (2, 1 << 20)),
+            Column("dim_output", _LONG, (1, 2048)),
+            _OPTIMIZER,
+        ),
+        _embedding,
+        inputs=shaped("batch length", below="dim_input"),
+        torch=lambda torch, layer: torch.nn.Embedding(layer["dim_input"], layer["dim_output"]),
+        jax=lambda jax, layer: (
+            lambda p, at: p["w"][at],
+            {"w": Input((layer["dim_input"], layer["dim_output"]))},
+        ),
+        held=_TABLE,
+    ),
+)
+
+KINDS = {kind.name: kind for kind in (*_IMAGES, *_PRODUCTS, *_MEMORY)}
+"""Known kinds by name."""
+
+
+def _named(name: str) -> Kind:
+    return KINDS[name]
+
+
+copyreg.pickle(Kind, lambda kind: (_named, (kind.name,)))  # its functions cannot be pickled
