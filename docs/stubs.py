@@ -38,7 +38,6 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 import tpugraphs as tg  # noqa: E402
 from tpugraphs import _core, kernels, recipes  # noqa: E402
 from tpugraphs.kernels.signatures import literal  # noqa: E402
-from tpugraphs.layertime.methods import METHODS  # noqa: E402
 from tpugraphs.recipes.declared import declared  # noqa: E402
 from tpugraphs.training.fit import FitOptions  # noqa: E402
 
@@ -234,17 +233,6 @@ def recipe_fields() -> str:
     return stub.replace("\n\n\n", "\n\n")
 
 
-def method_fields() -> str:
-    """Return `MethodFields`: all fields of all methods that predict times of layers."""
-    found: dict[str, list[str]] = {}
-    for method in METHODS.values():
-        for one in list(inspect.signature(method).parameters.values())[1:]:
-            found.setdefault(one.name, []).extend(one.annotation.split(" | "))
-    fields = {name: union(types) for name, types in sorted(found.items())}
-    text = typed_dict("MethodFields", "Fields of the methods that predict times of layers.", fields)
-    return module("Types of the fields of methods.", text, ["MethodFields"])
-
-
 TOGETHER = (  # arguments that rankers which are trained side by side have in common
     *("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose"),
 )
@@ -298,7 +286,6 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "recipes/fields.pyi": recipe_fields,
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,
-    "layertime/fields.py": method_fields,
 }
 
 

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -488,6 +488,17 @@ def inputs(table: LayerTable) -> dict[str, Floats]:
 def _graph(table: LayerTable, ms: Floats | None = None) -> Graph:
     columns = inputs(table)
     return _configs(list(columns), np.stack(list(columns.values()), 1), ms)
+
+
+class MethodFields(TypedDict, total=False):
+    """Fields of the methods, of which each has some."""
+
+    leaves: int
+    members: int
+    preset: str
+    rounds: int
+    steps: int | None
+    width: int
 
 
 METHODS: dict[str, Callable[..., Method]] = {

@@ -20,11 +20,10 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibration, Views, choose
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
-from tpugraphs.layertime.fields import MethodFields
 from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kind import Floats
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, log_of
+from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields, log_of
 from tpugraphs.layertime.table import Layers, LayerTable, Where, one_layer, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_choice, check_share, check_whole

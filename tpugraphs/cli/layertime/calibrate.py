@@ -10,17 +10,18 @@ import argparse
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system.words import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
     meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`; - reads standard input"
-    common.option(parser, "table TABLE", meaning, nargs="+")
+    option(parser, "table TABLE", meaning, nargs="+")
     shared.add_device(parser, "where they ran, if the table does not say it")
-    common.option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
+    option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
 
 
 def run(args: argparse.Namespace) -> int:

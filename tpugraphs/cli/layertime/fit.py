@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted, few
@@ -29,17 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "CSV file of layers of one kind, maybe compressed (.gz); the device is in its columns, or at the "
         "end of its name as in dense_K40.csv; - reads standard input, with --kind"
     )
-    common.option(parser, "table TABLE", meaning, nargs="+")
-    common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
-    meaning = "networks of a roofline's residual, the roofline alone, or trees (default: %(default)s)"
-    common.option(parser, "--method NAME", meaning, choices=list(tg.layertime.METHODS), default="residual")
-    common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
+    option(parser, "table TABLE", meaning, nargs="+")
+    option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    meaning = "networks of a roofline's residual, the roofline alone, or trees"
+    option(parser, "--method NAME", meaning, choices=list(tg.layertime.METHODS), default="residual")
+    option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
-    meaning = "share of the layers that are held out to judge the model (default: %(default)s)"
-    common.option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
-    common.option(
-        parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED
-    )
+    meaning = "share of the layers that are held out to judge the model"
+    option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
+    option(parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED)
     common.add_seed(parser)
 
 

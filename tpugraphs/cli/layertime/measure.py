@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.arguments import check_choice
@@ -28,27 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     from tpugraphs.layertime.frameworks import FRAMEWORKS
 
-    meaning = f"one or several of {', '.join(tg.layertime.KINDS)}"
-    common.option(parser, "kind KIND", meaning, nargs="+")
-    meaning = "framework to run the layers in; each is an extra of the package (default: %(default)s)"
-    common.option(parser, "--framework NAME", meaning, choices=list(FRAMEWORKS), default="torch")
+    option(parser, "kind KIND", f"one or several of {', '.join(tg.layertime.KINDS)}", nargs="+")
+    meaning = "framework to run the layers in; each is an extra of the package"
+    option(parser, "--framework NAME", meaning, choices=list(FRAMEWORKS), default="torch")
     meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
-    common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
+    option(parser, "--count N", meaning, type=whole(1, 1 << 20))
     meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
-    common.option(parser, "--out PATH", meaning, required=True)
+    option(parser, "--out PATH", meaning, required=True)
     common.add_seed(parser, "of the layers that are drawn")
     shared.add_passes(parser)
     meaning = (
         "measure the layers of this table, as `tpugraphs layertime suggest` writes it; - reads standard input"
     )
-    common.option(parser, "--layers FILE", meaning)
-    common.option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
+    option(parser, "--layers FILE", meaning)
+    option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
     group = parser.add_mutually_exclusive_group()
     for name, value in (("gpu", True), ("cpu", False)):
         meaning = f"run on the {name.upper()} (default: the GPU, if the framework has one)"
-        common.option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
-    meaning = "blocks of calls of each layer, the median of which counts (default: %(default)s)"
-    common.option(parser, "--repeats N", meaning, type=common.whole(1, 1000), default=5)
+        option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
+    meaning = "blocks of calls of each layer, the median of which counts"
+    option(parser, "--repeats N", meaning, type=whole(1, 1000), default=5)
 
 
 def run(args: argparse.Namespace) -> int:

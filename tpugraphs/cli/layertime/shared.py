@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> Non
         ": a known device such as V100, a training device of the model, `this` for the processor of this "
         "machine (with --threads), or figures of your own: name:" + ",".join(f"{name}=X" for name in FIGURES)
     )
-    common.option(parser, "--device DEVICE", meaning, **how)
+    option(parser, "--device DEVICE", meaning, **how)
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,10 @@ def add_level(parser: argparse.ArgumentParser) -> None:
         return None if text == "none" else float(text)
 
     meaning = (
-        "probability that an interval holds the time (default: %(default)s); none: no intervals, which a "
+        "probability that an interval holds the time; none: no intervals, which a "
         "model of one device lacks for others"
     )
-    common.option(parser, "--level P", meaning, type=probability, default=0.8)
+    option(parser, "--level P", meaning, type=probability, default=0.8)
 
 
 def add_passes(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def add_passes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
     for name, value, which in (("training", True, "in training"), ("forward", False, "in forward passes")):
         meaning = f"layers {which} alone (default: half of each)"
-        common.option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
+        option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
 
 
 def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Device | None:

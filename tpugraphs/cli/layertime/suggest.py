@@ -10,6 +10,7 @@ import argparse
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -19,17 +20,15 @@ _DRAWN = 4000  # candidates
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
     shared.add_device(parser, "the device to measure them on", required=True)
-    common.option(
-        parser, "--count N", "layers (default: %(default)s)", type=common.whole(1, 2000), default=30
-    )
+    option(parser, "--count N", "layers", type=whole(1, 2000), default=30)
     meaning = (
         "CSV file of layers to choose from (default: layers as `measure` draws them); - reads standard input"
     )
-    common.option(parser, "--from TABLE", meaning, dest="source")
+    option(parser, "--from TABLE", meaning, dest="source")
     shared.add_passes(parser)
-    common.option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
+    option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
     common.add_seed(parser, "of the layers that are drawn")
 
 
