@@ -6,7 +6,7 @@ Another one has the members of these two, and a row of `FRAMEWORKS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import torch_library
-from tpugraphs.layertime.kind import Input, Layer
+from tpugraphs.layertime.kind import Input
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.system import machine
 
@@ -63,18 +63,18 @@ class Torch:
         (rule, options), _ = _OPTIMIZERS[name]
         return getattr(self._torch.optim, rule)(parameters, lr=lr, **options)
 
-    def forward(self, kind: str, layer: Layer) -> tuple[Any, list[Any]]:
+    def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """Return a layer as a module or function, and the arrays to call it with."""
         torch, rng = self._torch, np.random.default_rng(0)
         with torch.random.fork_rng(devices=[]), torch.device(self._device):
-            function = KINDS[kind].torch(torch, layer)
+            function = KINDS[kind].torch(torch, SimpleNamespace(**layer))
         if layer.get("activation", "None") != "None":
             activation = {"relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}[layer["activation"]]
             function = torch.nn.Sequential(function, getattr(torch.nn, activation)())
-        inputs = KINDS[kind].inputs(layer)
+        inputs = KINDS[kind].inputs(SimpleNamespace(**layer))
         return function, [torch.from_numpy(one.draw(rng)).to(self._device) for one in inputs]
 
-    def step(self, kind: str, layer: Layer) -> Step:
+    def step(self, kind: str, layer: Mapping[str, Any]) -> Step:
         """Build a layer and its arrays."""
         torch = self._torch
         function, inputs = self.forward(kind, layer)
@@ -146,17 +146,17 @@ class Jax:
         """Return the name of the GPU; JAX knows no figures."""
         return SimpleNamespace(name=str(self._device.device_kind))
 
-    def forward(self, kind: str, layer: Layer) -> tuple[Any, dict[str, Any], list[Any]]:
+    def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, dict[str, Any], list[Any]]:
         """Return a layer as a function of weights and inputs, with both."""
         rng, jax = np.random.default_rng(0), self._jax
-        function, weights = KINDS[kind].jax(jax, layer)
+        function, weights = KINDS[kind].jax(jax, SimpleNamespace(**layer))
         if layer.get("activation", "None") != "None":
             function = _followed(function, getattr(jax.nn, layer["activation"]))
         drawn = {name: _scaled(one.draw(rng)) for name, one in weights.items()}
-        inputs = [one.draw(rng, for_jax=True) for one in KINDS[kind].inputs(layer)]
+        inputs = [one.draw(rng, for_jax=True) for one in KINDS[kind].inputs(SimpleNamespace(**layer))]
         return function, jax.device_put(drawn, self._device), jax.device_put(inputs, self._device)
 
-    def step(self, kind: str, layer: Layer) -> Step:
+    def step(self, kind: str, layer: Mapping[str, Any]) -> Step:
         """Build a layer and its arrays."""
         jax = self._jax
         function, weights, inputs = self.forward(kind, layer)

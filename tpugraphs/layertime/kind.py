@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[np.generic]]
-Layer = Mapping[str, Any]
-"""One layer: the columns of its kind, whole numbers and words."""
+Layer = Any
+"""A layer with its columns as attributes: whole numbers and words, or arrays (n,) of float64 and words."""
 
 # Times that an update reads or writes an array as large as the weights: weights, gradient, its state.
 _UPDATE = {"None": 0, "SGD": 3, "Momentum": 5, "Adagrad": 5, "RMSProp": 7, "Adadelta": 7, "Adam": 7}
@@ -127,8 +128,8 @@ def shaped(*shapes: str, in_jax: tuple[int, ...] | None = None, below: str = "")
     """Return the inputs of a kind by their axes, names of columns: ``"batch dim_input"``."""
 
     def inputs(layer: Layer) -> tuple[Input, ...]:
-        sizes = [tuple(layer[name] for name in shape.split()) for shape in shapes]
-        return tuple(Input(size, in_jax, layer.get(below)) for size in sizes)
+        sizes = [tuple(getattr(layer, name) for name in shape.split()) for shape in shapes]
+        return tuple(Input(size, in_jax, getattr(layer, below, None)) for size in sizes)
 
     return inputs
 
@@ -148,8 +149,8 @@ class Kind:
     name : str
     columns : tuple of Column
         The first grows with the batch, unless `grows` names another one.
-    work : callable
-        Maps columns to `Work`.
+    count : callable
+        Maps layers to their `Work`.
     inputs : callable
         Maps a layer to the arrays that it takes.
     torch : callable
@@ -160,19 +161,23 @@ class Kind:
     most_flops : float
         Most operations of a drawn layer, all passes together.
     held : callable, optional
-        Maps columns to how many numbers (n,) layers hold besides inputs, weights and outputs.
+        Maps layers to how many numbers (n,) they hold besides inputs, weights and outputs.
     grows : str
     """
 
     name: str
     columns: tuple[Column, ...]
-    work: Callable[[Columns], Work] = field(repr=False)
+    count: Callable[[Layer], Work] = field(repr=False)
     inputs: Inputs = field(repr=False)
     torch: Callable[[Any, Layer], Callable[..., Any]] = field(repr=False)
     jax: Callable[[Any, Layer], InJax] = field(repr=False)
     most_flops: float = 1e10
-    held: Callable[[Columns], Floats] | None = field(default=None, repr=False)
+    held: Callable[[Layer], Floats] | None = field(default=None, repr=False)
     grows: str = ""
+
+    def work(self, columns: Columns) -> Work:
+        """Return the work of layers, from their columns."""
+        return self.count(layers_of(columns))
 
     @property
     def per_sample(self) -> str:
@@ -180,38 +185,27 @@ class Kind:
         return self.grows or self.columns[0].name
 
 
-def numbers(c: Columns, *names: str) -> list[Floats]:
-    """Return columns as float64."""
-    return [np.asarray(c[name], np.float64) for name in names]
+def layers_of(columns: Columns) -> Layer:
+    """Return layers with their columns as attributes."""
+    words = {name: values for name, values in columns.items() if values.dtype.kind == "U"}
+    numbers = {name: values.astype(np.float64) for name, values in columns.items() if name not in words}
+    return SimpleNamespace(**words, **numbers)
 
 
 def passing(
-    c: Columns,
-    operations: Floats,
-    read: Floats,
-    written: Floats,
-    weights: Floats,
-    training: int = 2,
-    **more: Any,
+    c: Any, operations: Floats, read: Floats, written: Floats, weights: Floats, training: int = 2, **more: Any
 ) -> Work:
     """Return the work of layers that take, give and keep these numbers, in `training` passes if trained."""
     times = np.zeros(weights.shape)
     for name, value in _UPDATE.items():
-        times[c["optimizer"] == name] = value
-    passes = np.where(c["optimizer"] == "None", 1.0, training)
+        times[c.optimizer == name] = value
+    passes = np.where(c.optimizer == "None", 1.0, training)
     sizes = (BYTES * read, BYTES * weights, BYTES * written)
     return Work(operations * passes, *sizes, passes, times * BYTES * more.pop("updated", weights), **more)
 
 
 def product(
-    c: Columns,
-    rows: Floats,
-    cols: Floats,
-    depth: Floats,
-    count: Floats,
-    read: Floats,
-    weights: Floats,
-    **more: Any,
+    c: Any, rows: Floats, cols: Floats, depth: Floats, count: Any, read: Floats, weights: Floats, **more: Any
 ) -> Work:
     """Return the work of `count` products, with inputs of `read` numbers and `weights` numbers."""
     flops, written = 2 * rows * cols * depth * count, rows * cols * count

@@ -17,15 +17,12 @@ import numpy as np
 from tpugraphs.layertime.kind import (
     OPTIMIZERS,
     Column,
-    Columns,
-    Floats,
     InJax,
     Input,
     Kind,
     Layer,
     Work,
     images,
-    numbers,
     passing,
     product,
     shaped,
@@ -48,15 +45,12 @@ _POOL = Column("op", values=("max", "average"), default="max")
 _SLIDING = ("matsize", "kernelsize", "strides")
 
 
-def output_size(c: Columns, size: str, kernel: str, stride: str) -> Floats:
+def output_size(c: Layer, size: str, kernel: str, stride: str) -> Any:
     """Return how many places a kernel takes along a side, 0 if it is larger: (n,)."""
-    side, wide, step = numbers(c, size, kernel, stride)
-    if "Padding" in c:
-        (around,) = numbers(c, "Padding")
-        found: Floats = np.maximum(np.floor((side + 2 * around - wide) / step) + 1, 0)
-        return found
-    same = c["padding"] == "SAME"
-    return np.where(same, np.ceil(side / step), np.ceil(np.maximum(side - wide + 1, 0) / step))
+    side, wide, step = (getattr(c, name) for name in (size, kernel, stride))
+    if hasattr(c, "Padding"):
+        return np.maximum(np.floor((side + 2 * c.Padding - wide) / step) + 1, 0)
+    return np.where(c.padding == "SAME", np.ceil(side / step), np.ceil(np.maximum(side - wide + 1, 0) / step))
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -67,9 +61,9 @@ def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 def _ends(layer: Layer, side: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return the zeros before and after a side, from the columns of a layer."""
-    if layer.get("padding") == "SAME":
+    if getattr(layer, "padding", None) == "SAME":
         return same_padding(side, kernel, stride)
-    return (layer.get("Padding", 0),) * 2
+    return (getattr(layer, "Padding", 0),) * 2
 
 
 def _padded(
@@ -93,8 +87,8 @@ def _convolution(
     names = roles.split()
     batch_, side_, kernel_, stride_, cin_, cout_ = names
 
-    def work(c: Columns) -> Work:
-        batch, side, kernel, _, cin, cout = numbers(c, *names)
+    def count(c: Layer) -> Work:
+        batch, side, kernel, _, cin, cout = (getattr(c, name) for name in names)
         groups = cin if cin_ == cout_ else np.ones_like(cin)
         rows, depth = batch * output_size(c, side_, kernel_, stride_) ** dimensions, kernel**dimensions * cin
         depth /= groups
@@ -102,9 +96,10 @@ def _convolution(
         return product(c, rows, cout / groups, depth, groups, read, depth * cout)
 
     def settings(layer: Layer) -> tuple[list[int], int, bool, tuple[int, int]]:
-        sizes = [layer[name] for name in (cin_, cout_, kernel_, stride_)]
-        groups = layer[cin_] if cin_ == cout_ else 1
-        return sizes, groups, layer.get("use_bias") == 1, _ends(layer, layer[side_], *sizes[2:])
+        sizes = [getattr(layer, name) for name in (cin_, cout_, kernel_, stride_)]
+        groups = sizes[0] if cin_ == cout_ else 1
+        around = _ends(layer, getattr(layer, side_), *sizes[2:])
+        return sizes, groups, getattr(layer, "use_bias", 0) == 1, around
 
     def torch(torch: Any, layer: Layer) -> Any:
         sizes, groups, bias, around = settings(layer)
@@ -127,26 +122,26 @@ def _convolution(
         return run, weights | ({"b": Input((cout,))} if bias else {})
 
     inputs = images(batch_, cin_, side_, dimensions)
-    return Kind(name, columns, work, inputs, torch, jax, most_flops)
+    return Kind(name, columns, count, inputs, torch, jax, most_flops)
 
 
-def _pooling(c: Columns) -> Work:
-    batch, side, kernel, channels = numbers(c, "batch", "matsize", "kernelsize", "channels")
-    written = batch * output_size(c, *_SLIDING) ** 2 * channels
-    return passing(c, kernel**2 * written, batch * side**2 * channels, written, np.zeros_like(batch))
+def _pooling(c: Layer) -> Work:
+    written = c.batch * output_size(c, *_SLIDING) ** 2 * c.channels
+    operations, read = c.kernelsize**2 * written, c.batch * c.matsize**2 * c.channels
+    return passing(c, operations, read, written, 0 * c.batch)
 
 
 def _pooling_torch(torch: Any, layer: Layer) -> Any:
-    sizes, largest = [layer[name] for name in _SLIDING], layer["op"] == "max"
+    sizes, largest = [getattr(layer, name) for name in _SLIDING], layer.op == "max"
     pool = torch.nn.MaxPool2d if largest else torch.nn.AvgPool2d
     fill = -np.inf if largest else 0.0
     return _padded(torch, _ends(layer, *sizes), 2, lambda padding: pool(*sizes[1:], padding), fill)
 
 
 def _pooling_jax(jax: Any, layer: Layer) -> InJax:
-    kernel, stride = layer["kernelsize"], layer["strides"]
-    sizes = ((1, kernel, kernel, 1), (1, stride, stride, 1), layer["padding"])
-    if layer["op"] == "max":
+    kernel, stride = layer.kernelsize, layer.strides
+    sizes = ((1, kernel, kernel, 1), (1, stride, stride, 1), layer.padding)
+    if layer.op == "max":
         return lambda p, x: jax.lax.reduce_window(x, -np.inf, jax.lax.max, *sizes), {}
     return lambda p, x: jax.lax.reduce_window(x, 0.0, jax.lax.add, *sizes) / kernel**2, {}
 
@@ -196,35 +191,17 @@ def _affine(cin: int, cout: int) -> InJax:
     return lambda p, x: x @ p["w"] + p["b"], {"w": Input((cin, cout)), "b": Input((cout,))}
 
 
-def _dense(c: Columns) -> Work:
-    batch, cin, cout = numbers(c, "batch", "dim_input", "dim_output")
-    return product(c, batch, cout, cin, np.ones_like(batch), batch * cin, cin * cout)
-
-
-def _linear(c: Columns) -> Work:
-    count, rows, depth, cols = numbers(c, "B", "M", "N", "K")
-    return product(c, count * rows, cols, depth, np.ones_like(rows), count * rows * depth, depth * cols)
-
-
-def _bmm(c: Columns) -> Work:
-    count, rows, depth, cols = numbers(c, "B", "M", "N", "K")
-    read, weights = count * rows * depth, count * depth * cols
-    return product(c, rows, cols, depth, count, read, weights, updated=np.zeros_like(rows))
-
-
-def _attention(c: Columns) -> Work:
+def _attention(c: Layer) -> Work:
     """Return the work of products of queries and keys, and of their softmax and values."""
-    batch, heads, queries, keys, width = numbers(c, "batch", "heads", "queries", "keys", "head_size")
-    count = batch * heads
-    read = count * width * (queries + 2 * keys)
-    return product(c, queries, width, 2 * keys, count, read, np.zeros_like(batch))
+    count = c.batch * c.heads
+    read = count * c.head_size * (c.queries + 2 * c.keys)
+    return product(c, c.queries, c.head_size, 2 * c.keys, count, read, 0 * c.batch)
 
 
-def _lstm(c: Columns) -> Work:
+def _lstm(c: Layer) -> Work:
     """Return the work of an LSTM: all steps read the weights of the four gates."""
-    batch, length, cin, hidden = numbers(c, "batch", "length", "dim_input", "dim_hidden")
-    depth = cin + hidden
-    return product(c, batch, 4 * hidden, depth, length, batch * length * cin, 4 * hidden * depth)
+    cols, depth = 4 * c.dim_hidden, c.dim_input + c.dim_hidden
+    return product(c, c.batch, cols, depth, c.length, c.batch * c.length * c.dim_input, cols * depth)
 
 
 def _lstm_torch(torch: Any, layer: Layer) -> Any:
@@ -232,13 +209,13 @@ def _lstm_torch(torch: Any, layer: Layer) -> Any:
         def forward(self, x: Any) -> Any:
             return super().forward(x)[0]
 
-    return Outputs(layer["dim_input"], layer["dim_hidden"], batch_first=True)
+    return Outputs(layer.dim_input, layer.dim_hidden, batch_first=True)
 
 
 def _lstm_jax(jax: Any, layer: Layer) -> InJax:
-    hidden = layer["dim_hidden"]
+    hidden = layer.dim_hidden
     sigmoid, tanh = jax.nn.sigmoid, jax.numpy.tanh
-    gates_of, weights = _affine(layer["dim_input"], 4 * hidden)
+    gates_of, weights = _affine(layer.dim_input, 4 * hidden)
 
     def run(p: dict[str, Any], x: Any) -> Any:
         before = jax.numpy.swapaxes(gates_of(p, x), 0, 1)  # of all steps, the products with inputs
@@ -250,15 +227,10 @@ def _lstm_jax(jax: Any, layer: Layer) -> InJax:
             h = sigmoid(o) * tanh(c)
             return (h, c), h
 
-        zeros = jax.numpy.zeros((layer["batch"], hidden), x.dtype)
+        zeros = jax.numpy.zeros((layer.batch, hidden), x.dtype)
         return jax.numpy.swapaxes(jax.lax.scan(one, (zeros, zeros), before)[1], 0, 1)
 
     return run, weights | {"u": Input((hidden, 4 * hidden))}
-
-
-def _product_of(*names: str) -> Callable[[Columns], Floats]:
-    """Return a function that multiplies columns: (n,)."""
-    return lambda c: np.prod(numbers(c, *names), 0)
 
 
 def _matrices(most: int, count: int, rows: int) -> tuple[Column, ...]:
@@ -275,24 +247,26 @@ _PRODUCTS = (
     Kind(
         "dense",
         (_MANY, *_sizes(_WIDE, dim_input=(1, 8192), dim_output=(1, 8192)), _ACTIVATION, _OPTIMIZER),
-        _dense,
+        lambda c: product(
+            c, c.batch, c.dim_output, c.dim_input, 1, c.batch * c.dim_input, c.dim_input * c.dim_output
+        ),
         inputs=shaped("batch dim_input"),
-        torch=lambda torch, layer: torch.nn.Linear(layer["dim_input"], layer["dim_output"]),
-        jax=lambda jax, layer: _affine(layer["dim_input"], layer["dim_output"]),
+        torch=lambda torch, layer: torch.nn.Linear(layer.dim_input, layer.dim_output),
+        jax=lambda jax, layer: _affine(layer.dim_input, layer.dim_output),
     ),
     Kind(
         "linear",
         _matrices(8192, 64, 4096),
-        _linear,
+        lambda c: product(c, c.B * c.M, c.K, c.N, 1, c.B * c.M * c.N, c.N * c.K),
         inputs=shaped("B M N"),
-        torch=lambda torch, layer: torch.nn.Linear(layer["N"], layer["K"]),
-        jax=lambda jax, layer: _affine(layer["N"], layer["K"]),
+        torch=lambda torch, layer: torch.nn.Linear(layer.N, layer.K),
+        jax=lambda jax, layer: _affine(layer.N, layer.K),
         grows="M",  # measured tables hold one product of many rows
     ),
     Kind(
         "bmm",
         _matrices(2048, 256, 2048),
-        _bmm,
+        lambda c: product(c, c.M, c.K, c.N, c.B, c.B * c.M * c.N, c.B * c.N * c.K, updated=0),
         inputs=shaped("B M N", "B N K"),
         torch=lambda torch, layer: torch.bmm,
         jax=lambda jax, layer: (lambda p, a, b: jax.numpy.matmul(a, b), {}),
@@ -312,7 +286,7 @@ _PRODUCTS = (
         ),
         torch=lambda torch, layer: torch.nn.functional.scaled_dot_product_attention,
         jax=lambda jax, layer: (lambda p, q, k, v: jax.nn.dot_product_attention(q, k, v), {}),
-        held=_product_of("batch", "heads", "queries", "keys"),
+        held=lambda c: c.batch * c.heads * c.queries * c.keys,
     ),
     Kind(
         "lstm",
@@ -333,15 +307,15 @@ _EPSILON = 1e-5  # of norms
 _ROWS = (Column("B", _WIDE, (1, 1 << 17)), Column("H", _WIDE, (1, 1 << 16)))
 
 
-def _elementwise(c: Columns) -> Work:
-    rows, cols = numbers(c, "B", "H")
-    inputs = np.where(np.isin(c["op"], _TWO_ARRAYS), 2.0, 1.0)
-    return passing(c, rows * cols, inputs * rows * cols, rows * cols, np.zeros_like(rows))
+def _elementwise(c: Layer) -> Work:
+    numbers = c.B * c.H
+    read = np.where(np.isin(c.op, _TWO_ARRAYS), 2.0, 1.0) * numbers
+    return passing(c, numbers, read, numbers, 0 * c.B)
 
 
 def _elementwise_inputs(layer: Layer) -> tuple[Input, ...]:
-    one = Input((layer["B"], layer["H"]), positive="pow" in layer["op"])
-    return (one, one) if layer["op"] in _TWO_ARRAYS else (one,)
+    one = Input((layer.B, layer.H), positive="pow" in layer.op)
+    return (one, one) if layer.op in _TWO_ARRAYS else (one,)
 
 
 def _function(op: str, known: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
@@ -353,31 +327,20 @@ def _function(op: str, known: Callable[[str], Callable[..., Any]]) -> Callable[.
 
 
 def _elementwise_torch(torch: Any, layer: Layer) -> Any:
-    return _function(layer["op"], lambda op: getattr(torch, op, None) or getattr(torch.nn.functional, op))
+    return _function(layer.op, lambda op: getattr(torch, op, None) or getattr(torch.nn.functional, op))
 
 
 def _elementwise_jax(jax: Any, layer: Layer) -> InJax:
     jnp, nn = jax.numpy, jax.nn
     known = {"mul": jnp.multiply, "div": jnp.divide, "pow": jnp.power}
     known["gelu"] = lambda x: nn.gelu(x, approximate=False)
-    function = _function(layer["op"], lambda op: known.get(op) or getattr(nn, op, None) or getattr(jnp, op))
+    function = _function(layer.op, lambda op: known.get(op) or getattr(nn, op, None) or getattr(jnp, op))
     return lambda p, *arrays: function(*arrays), {}
 
 
-def _softmax(c: Columns) -> Work:
-    rows, cols = numbers(c, "B", "H")
-    return passing(c, 5 * rows * cols, rows * cols, rows * cols, np.zeros_like(rows), row=cols)
-
-
-def _layernorm(c: Columns) -> Work:
-    rows, cols = numbers(c, "B", "H")
-    return passing(c, 8 * rows * cols, rows * cols, rows * cols, 2 * cols, row=cols)
-
-
-def _batchnorm(c: Columns) -> Work:
-    batch, side, channels = numbers(c, "batch", "matsize", "channels")
-    count = batch * side**2 * channels
-    return passing(c, 8 * count, count, count, 2 * channels)
+def _batchnorm(c: Layer) -> Work:
+    numbers = c.batch * c.matsize**2 * c.channels
+    return passing(c, 8 * numbers, numbers, numbers, 2 * c.channels)
 
 
 def _norm_jax(jax: Any, channels: int, axes: tuple[int, ...], given: bool = False) -> InJax:
@@ -392,14 +355,11 @@ def _norm_jax(jax: Any, channels: int, axes: tuple[int, ...], given: bool = Fals
     return run, weights | ({"variance": Input((channels,), positive=True)} if given else {})
 
 
-def _embedding(c: Columns) -> Work:
+def _embedding(c: Layer) -> Work:
     """Return the work of gathering rows; training writes a gradient of the whole table and updates it all."""
-    batch, length, cols = numbers(c, "batch", "length", "dim_output")
-    taken = batch * length * cols
-    return passing(c, taken, taken, taken, np.zeros_like(batch), updated=_TABLE(c))
+    taken = c.batch * c.length * c.dim_output
+    return passing(c, taken, taken, taken, 0 * c.batch, updated=c.dim_input * c.dim_output)
 
-
-_TABLE = _product_of("dim_input", "dim_output")  # that rows are taken from
 
 _MEMORY = (
     Kind(
@@ -413,7 +373,7 @@ _MEMORY = (
     Kind(
         "softmax",
         (*_ROWS, _OPTIMIZER),
-        _softmax,
+        lambda c: passing(c, 5 * c.B * c.H, c.B * c.H, c.B * c.H, 0 * c.B, row=c.H),
         shaped("B H"),
         torch=lambda torch, layer: torch.nn.Softmax(-1),
         jax=lambda jax, layer: (lambda p, x: jax.nn.softmax(x, -1), {}),
@@ -421,20 +381,18 @@ _MEMORY = (
     Kind(
         "layernorm",
         (*_ROWS, _OPTIMIZER),
-        _layernorm,
+        lambda c: passing(c, 8 * c.B * c.H, c.B * c.H, c.B * c.H, 2 * c.H, row=c.H),
         shaped("B H"),
-        torch=lambda torch, layer: torch.nn.LayerNorm(layer["H"]),
-        jax=lambda jax, layer: _norm_jax(jax, layer["H"], (-1,)),
+        torch=lambda torch, layer: torch.nn.LayerNorm(layer.H),
+        jax=lambda jax, layer: _norm_jax(jax, layer.H, (-1,)),
     ),
     Kind(
         "batchnorm",
         (_BATCH, _SIDE._replace(drawn=(2, 512)), _channels(most=2048), _OPTIMIZER),
         _batchnorm,
         images("batch", "channels", "matsize"),
-        torch=lambda torch, layer: torch.nn.BatchNorm2d(layer["channels"]),
-        jax=lambda jax, layer: _norm_jax(
-            jax, layer["channels"], (0, 1, 2), given=layer["optimizer"] == "None"
-        ),
+        torch=lambda torch, layer: torch.nn.BatchNorm2d(layer.channels),
+        jax=lambda jax, layer: _norm_jax(jax, layer.channels, (0, 1, 2), layer.optimizer == "None"),
     ),
     Kind(
         "pooling",
@@ -455,12 +413,9 @@ _MEMORY = (
         ),
         _embedding,
         inputs=shaped("batch length", below="dim_input"),
-        torch=lambda torch, layer: torch.nn.Embedding(layer["dim_input"], layer["dim_output"]),
-        jax=lambda jax, layer: (
-            lambda p, at: p["w"][at],
-            {"w": Input((layer["dim_input"], layer["dim_output"]))},
-        ),
-        held=_TABLE,
+        torch=lambda torch, layer: torch.nn.Embedding(layer.dim_input, layer.dim_output),
+        jax=lambda jax, layer: (lambda p, x: p["w"][x], {"w": Input((layer.dim_input, layer.dim_output))}),
+        held=lambda c: c.dim_input * c.dim_output,
     ),
 )
 

@@ -29,7 +29,7 @@ from tpugraphs.layertime.devices import (
 )
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.frameworks import FRAMEWORKS, Jax, Step, Torch
-from tpugraphs.layertime.kind import BYTES, OPTIMIZERS, Floats, Kind
+from tpugraphs.layertime.kind import BYTES, OPTIMIZERS, Floats, Kind, layers_of
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
 from tpugraphs.system import machine
@@ -401,7 +401,7 @@ _ALIGNED_FROM, _ALIGNED_TO = 16, 8
 def held_bytes(kind: Kind, columns: Mapping[str, NDArray[Any]]) -> Floats:
     """Return the bytes that layers hold while they run, about: (n,)."""
     work = kind.work(columns)
-    more = BYTES * kind.held(columns) if kind.held else 0
+    more = BYTES * kind.held(layers_of(columns)) if kind.held else 0
     once = work.read + work.weights + work.written + more
     return once * np.where(work.passes > 1, 2, 1) + work.update
 
