@@ -13,8 +13,7 @@ import tpugraphs as tg
 from tpugraphs.layertime import DEVICES, KINDS, Device, devices, measure, measuring, read_table, this_device
 from tpugraphs.layertime.devices import FIGURES
 from tpugraphs.layertime.frameworks import FRAMEWORKS, Torch
-from tpugraphs.layertime.kind import OPTIMIZERS, Input
-from tpugraphs.layertime.kinds import same_padding
+from tpugraphs.layertime.kinds import OPTIMIZERS, Input, same_padding
 from tpugraphs.layertime.measuring import MOST_HELD, Times, draw, held_bytes, time_step
 from tpugraphs.system import machine
 

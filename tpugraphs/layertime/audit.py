@@ -13,7 +13,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
-from tpugraphs.layertime.kind import Floats
+from tpugraphs.layertime.kinds import Floats
 from tpugraphs.layertime.table import Layers, LayerTable, read_table
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted

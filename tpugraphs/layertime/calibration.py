@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.layertime.costs import Scales, evenly, fitted_scales
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kind import Floats
+from tpugraphs.layertime.kinds import Floats
 
 Places = tuple[Floats, Floats]  # of n layers: inputs of the linear part (n, L), and of the others (n, P)
 

@@ -12,7 +12,7 @@ from tpugraphs import _core
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import FIGURES, Device
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kind import Floats, Kind, Work
+from tpugraphs.layertime.kinds import Floats, Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
 
 Scales = tuple[float, float]  # factors of the fixed overhead and of the work-dependent time

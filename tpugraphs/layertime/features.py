@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kind import Column, Floats, Kind, Work
+from tpugraphs.layertime.kinds import Column, Floats, Kind, Work
 from tpugraphs.layertime.table import LayerTable
 
 _TILES = ((128, 128), (128, 64), (64, 64), (64, 32))  # rows and columns that one unit computes at a time
@@ -149,13 +149,9 @@ class Space(NamedTuple):
     def _varying(self) -> NDArray[np.intp]:
         return np.flatnonzero(self.high - self.low > _NEAR)
 
-    def to_file(self) -> Floats:
-        """Return one array (4, F)."""
-        return np.stack(self)
-
     @classmethod
     def read(cls, file: File, name: str, count: int) -> Space:
-        """Restore what `to_file` returned, of `count` columns, from the tensor of that name."""
+        """Return the space in the tensor of that name, a row (count,) for each field."""
         found = cls(*file.get(name, 4, count))
         file.check((found.spread > 0).all(), name, "spreads above 0", found.spread.min())
         low, center, high = found.low - _NEAR, found.center, found.high + _NEAR  # means are rounded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,6 @@ class File:
     metadata: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, NDArray[Any]] = field(default_factory=dict)
     prefix: str = ""
-
-    def part(self, prefix: str) -> File:
-        """Return the same file, for tensors whose names begin with a prefix."""
-        return replace(self, prefix=prefix)
 
     def put(self, **tensors: NDArray[Any]) -> None:
         """Add tensors."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import torch_library
-from tpugraphs.layertime.kind import Input
-from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.kinds import KINDS, Input
 from tpugraphs.system import machine
 
 Step = Callable[[], Any]
@@ -65,13 +64,13 @@ class Torch:
 
     def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """Return a layer as a module or function, and the arrays to call it with."""
-        torch, rng = self._torch, np.random.default_rng(0)
+        torch, rng, sizes = self._torch, np.random.default_rng(0), SimpleNamespace(**layer)
         with torch.random.fork_rng(devices=[]), torch.device(self._device):
-            function = KINDS[kind].torch(torch, SimpleNamespace(**layer))
+            function = KINDS[kind].torch(torch, sizes)
         if layer.get("activation", "None") != "None":
             activation = {"relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}[layer["activation"]]
             function = torch.nn.Sequential(function, getattr(torch.nn, activation)())
-        inputs = KINDS[kind].inputs(SimpleNamespace(**layer))
+        inputs = KINDS[kind].inputs(sizes)
         return function, [torch.from_numpy(one.draw(rng)).to(self._device) for one in inputs]
 
     def step(self, kind: str, layer: Mapping[str, Any]) -> Step:
@@ -148,12 +147,12 @@ class Jax:
 
     def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, dict[str, Any], list[Any]]:
         """Return a layer as a function of weights and inputs, with both."""
-        rng, jax = np.random.default_rng(0), self._jax
-        function, weights = KINDS[kind].jax(jax, SimpleNamespace(**layer))
+        rng, jax, sizes = np.random.default_rng(0), self._jax, SimpleNamespace(**layer)
+        function, weights = KINDS[kind].jax(jax, sizes)
         if layer.get("activation", "None") != "None":
             function = _followed(function, getattr(jax.nn, layer["activation"]))
         drawn = {name: _scaled(one.draw(rng)) for name, one in weights.items()}
-        inputs = [one.draw(rng, for_jax=True) for one in KINDS[kind].inputs(SimpleNamespace(**layer))]
+        inputs = [one.draw(rng, for_jax=True) for one in KINDS[kind].inputs(sizes)]
         return function, jax.device_put(drawn, self._device), jax.device_put(inputs, self._device)
 
     def step(self, kind: str, layer: Mapping[str, Any]) -> Step:

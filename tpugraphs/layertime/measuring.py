@@ -29,8 +29,7 @@ from tpugraphs.layertime.devices import (
 )
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.frameworks import FRAMEWORKS, Jax, Step, Torch
-from tpugraphs.layertime.kind import BYTES, OPTIMIZERS, Floats, Kind, layers_of
-from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.kinds import BYTES, KINDS, OPTIMIZERS, Floats, Kind, layers_of
 from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
 from tpugraphs.system import machine
 from tpugraphs.system.arguments import check_choice, check_number, check_whole

@@ -18,7 +18,7 @@ from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kind import Floats, Kind
+from tpugraphs.layertime.kinds import Floats, Kind
 from tpugraphs.layertime.table import LayerTable, one_layer, unseen_layers
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system.arguments import check_whole
@@ -340,7 +340,7 @@ class Residual(Roofline):
         super().write(file)
         file.metadata["share"] = self.share
         file.put_rankers([member.ranker for member in self.members])
-        file.put(**{f"{i}.space": member.space.to_file() for i, member in enumerate(self.members)})
+        file.put(**{f"{i}.space": np.stack(member.space) for i, member in enumerate(self.members)})
 
     def read(self, file: File, kind: Kind) -> None:
         """Restore what `write` added, of a model of that kind of layers."""

@@ -21,8 +21,7 @@ from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibrati
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kind import Floats
-from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.kinds import KINDS, Floats
 from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields, log_of
 from tpugraphs.layertime.table import Layers, LayerTable, Where, one_layer, read_table
 from tpugraphs.system import tensorfile
@@ -361,10 +360,10 @@ class LayerTimeModel:
         """
         space = self._check_trained()
         own = {"kind_of_layer": self.kind, "method": self.method, "seed": self.seed, "fields": self.fields}
-        file = File(metadata={"package": __version__, **own}, tensors={"space": space.to_file()})
+        file = File(metadata={"package": __version__, **own}, tensors={"space": np.stack(space)})
         file.put_devices("calibrated", [self._figures[name] for name in self._calibrated])
         for i, calibration in enumerate(self._calibrated.values()):
-            calibration.write(file.part(f"calibration.{i}."))
+            calibration.write(replace(file, prefix=f"calibration.{i}."))
         self._method.write(file)
         tensorfile.write(path, _FILE_KIND, file.metadata, file.tensors)
 
@@ -399,7 +398,7 @@ class LayerTimeModel:
         model._method.read(file, KINDS[kind])
         model._space = space = Space.read(file, "space", matrix(one_layer(KINDS[kind])).shape[1])
         for i, device in enumerate(file.get_devices("calibrated")):
-            part, known = file.part(f"calibration.{i}."), len(model._method.devices)
+            part, known = replace(file, prefix=f"calibration.{i}."), len(model._method.devices)
             model._figures[device.name] = device
             model._calibrated[device.name] = Calibration.read(part, known, space.size)
         return model

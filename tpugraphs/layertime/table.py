@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
-from tpugraphs.layertime.kind import Column, Kind
-from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.kinds import KINDS, Column, Kind
 from tpugraphs.system.arguments import check_choice, check_share
 from tpugraphs.system.files import name_of
 from tpugraphs.system.texts import csv_columns

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from tpugraphs.layertime.kind import OPTIMIZERS
+    from tpugraphs.layertime.kinds import OPTIMIZERS
 
     meaning = "from `tpugraphs layertime fit`, one of each kind of layers in the network"
     option(parser, "model MODEL", meaning, nargs="+")

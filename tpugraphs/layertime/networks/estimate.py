@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime.devices import Device, get_device
-from tpugraphs.layertime.kind import OPTIMIZERS, Floats
+from tpugraphs.layertime.kinds import OPTIMIZERS, Floats
 from tpugraphs.layertime.networks.layer import Layer, in_kinds, table_of
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tables
@@ -463,7 +463,7 @@ class Scaling:
         ConfigError
             As `fit_scaling`.
         """
-        n, alone, size = _rows(replicas, alone_per_s=alone_per_s, gradient_bytes=gradient_bytes)
+        n, alone, size = _positive(replicas=replicas, alone_per_s=alone_per_s, gradient_bytes=gradient_bytes)
         return self._together(n, alone, size)
 
     def _together(self, n: Floats, alone: Floats, size: Floats) -> Floats:
@@ -511,7 +511,7 @@ def fit_scaling(
         Different lengths, fewer than 3 rows, or a number out of its range.
     """
     columns = {"alone_per_s": alone_per_s, "together_per_s": together_per_s, "gradient_bytes": gradient_bytes}
-    n, alone, together, size = _rows(replicas, **columns)
+    n, alone, together, size = _positive(replicas=replicas, **columns)
     if n.size < 3:
         raise ConfigError(f"fit_scaling: expected 3 rows or more, got {n.size}")
     if overlap is not None:
@@ -538,14 +538,6 @@ def fit_scaling(
     return best
 
 
-def _rows(replicas: ArrayLike, **columns: ArrayLike) -> list[Floats]:
-    """Return columns of one length (n,) as float64, checked."""
-    n, *rest = _positive(replicas=replicas, **columns)
-    if (n != np.floor(n)).any() or n.min() < 2:
-        raise ConfigError("replicas: expected whole numbers from 2 on")
-    return [n, *rest]
-
-
 def _positive(**columns: ArrayLike) -> list[Floats]:
     found: list[Floats] = []
     for name, values in columns.items():
@@ -563,5 +555,7 @@ def _positive(**columns: ArrayLike) -> list[Floats]:
             raise ConfigError(
                 f"{name}: expected finite numbers above 0, got {array[wrong[0]]} in row {wrong[0]}"
             )
+        if name == "replicas" and ((array != np.floor(array)).any() or array.min() < 2):
+            raise ConfigError("replicas: expected whole numbers from 2 on")
         found.append(array)
     return found

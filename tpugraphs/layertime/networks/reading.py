@@ -69,7 +69,8 @@ def read_layers(
         if example is None:
             raise ConfigError("example: the layers of a module need an input to run it with")
         return layers_of_torch(source, example, batch_size)
-    if is_onnx(source):
+    named = isinstance(source, (str, os.PathLike)) and os.fsdecode(source).lower().endswith(".onnx")
+    if named or type(source).__name__ == "ModelProto":
         return layers_of_onnx(source, sizes)
     return layers_of_json(source)
 
@@ -201,13 +202,6 @@ _MOVES = (
     *("Shape", "Cast", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Range", "Where"),
     *("ReduceMean", "ReduceSum", "ReduceMax", "DepthToSpace", "SpaceToDepth"),
 )
-
-
-def is_onnx(source: Any) -> bool:
-    """Return whether something is a model of ONNX, or a path that ends with ``.onnx``."""
-    if isinstance(source, (str, os.PathLike)):
-        return os.fsdecode(source).lower().endswith(".onnx")
-    return type(source).__name__ == "ModelProto"
 
 
 def layers_of_onnx(
