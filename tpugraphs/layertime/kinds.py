@@ -231,6 +231,11 @@ _ACTIVATION = Column("activation", values=("None", "relu", "tanh", "sigmoid"), d
 # None: the forward pass alone; any other: forward, backward and update.
 _OPTIMIZER = Column("optimizer", values=OPTIMIZERS, default="None")
 
+
+def _sizes(most: int, **drawn: tuple[int, int]) -> tuple[Column, ...]:
+    return tuple(Column(name, most, bounds) for name, bounds in drawn.items())
+
+
 # ---- kernels that slide over images: convolutions and pooling
 
 _SIDE = Column("matsize", 1 << 16, (4, 512), dimensions=2)
@@ -342,25 +347,18 @@ def _pooling_jax(jax: Any, layer: Layer) -> InJax:
     return lambda p, x: jax.lax.reduce_window(x, 0.0, jax.lax.add, *sizes) / kernel**2, {}
 
 
-def _channels(name: str = "channels", most: int = 1024) -> Column:
-    return Column(name, _LONG, (1, most))
-
-
-_CIN, _COUT = _channels("channels_in"), _channels("channels_out")
 _SETTINGS = (_STRIDES, _PADDING, Column("use_bias", 1, (0, 1), 0, 0), _ACTIVATION, _OPTIMIZER)
-_LINE = (_BATCH, Column("length", _LONG, (8, 8192)), _KERNEL._replace(dimensions=1), _CIN, _COUT)
+_CHANNELS = _sizes(_LONG, channels_in=(1, 1024), channels_out=(1, 1024))
+_LINE = (_BATCH, *_sizes(_LONG, length=(8, 8192)), _KERNEL._replace(dimensions=1), *_CHANNELS)
 _SQUARE = (_BATCH, _SIDE, _KERNEL)
 _CUBE = (
     _BATCH._replace(drawn=(1, 16)),
     _SIDE._replace(drawn=(4, 64), dimensions=3),
     _KERNEL._replace(dimensions=3),
-    _channels("channels_in", 256),
-    _COUT,
+    *_sizes(_LONG, channels_in=(1, 256), channels_out=(1, 1024)),
 )
 _NEUSIGHT = (
-    Column("B", _LONG, (1, 64)),
-    _channels("Input_Channel"),
-    _channels("Output_Channel"),
+    *_sizes(_LONG, B=(1, 64), Input_Channel=(1, 1024), Output_Channel=(1, 1024)),
     # the alias is how NeuSight's files spell it
     _KERNEL._replace(name="Kernel_Size", aliases=("Kernel_Szie",)),
     _SIDE._replace(name="Input_Size"),
@@ -373,9 +371,9 @@ _DEPTHWISE = "batch matsize kernelsize strides channels channels"
 
 _IMAGES = (
     _convolution("conv1d", 1, (*_LINE, *_SETTINGS), _ROLES.replace("matsize", "length")),
-    _convolution("conv2d", 2, (*_SQUARE, _CIN, _COUT, *_SETTINGS), _ROLES),
+    _convolution("conv2d", 2, (*_SQUARE, *_CHANNELS, *_SETTINGS), _ROLES),
     _convolution("conv3d", 3, (*_CUBE, *_SETTINGS), _ROLES, 4e9),
-    _convolution("depthwise", 2, (*_SQUARE, _channels(), *_SETTINGS), _DEPTHWISE, 1e9),
+    _convolution("depthwise", 2, (*_SQUARE, *_sizes(_LONG, channels=(1, 1024)), *_SETTINGS), _DEPTHWISE, 1e9),
     _convolution("conv", 2, _NEUSIGHT, "B Input_Size Kernel_Size Stride Input_Channel Output_Channel"),
 )
 
@@ -430,13 +428,8 @@ def _lstm_jax(jax: Any, layer: Layer) -> InJax:
 
 
 def _matrices(most: int, count: int, rows: int) -> tuple[Column, ...]:
-    drawn = {"M": rows, "N": most, "K": most}
-    sizes = (Column(name, _WIDE, (1, high)) for name, high in drawn.items())
+    sizes = _sizes(_WIDE, M=(1, rows), N=(1, most), K=(1, most))
     return (Column("B", _WIDE, (1, count), default=1), *sizes, _OPTIMIZER)
-
-
-def _sizes(most: int, **drawn: tuple[int, int]) -> tuple[Column, ...]:
-    return tuple(Column(name, most, range_) for name, range_ in drawn.items())
 
 
 _PRODUCTS = (
@@ -500,7 +493,8 @@ _PRODUCTS = (
 _TWO_ARRAYS = ("add", "mul", "div", "pow")
 _ONE_ARRAY = ("addu", "mulu", "divu", "powu", "relu", "tanh", "gelu", "sigmoid", "silu")
 _EPSILON = 1e-5  # of norms
-_ROWS = (Column("B", _WIDE, (1, 1 << 17)), Column("H", _WIDE, (1, 1 << 16)))
+_MORE = Column("channels", _LONG, (1, 2048))
+_ROWS = _sizes(_WIDE, B=(1, 1 << 17), H=(1, 1 << 16))
 
 
 def _elementwise(c: Layer) -> Work:
@@ -584,7 +578,7 @@ _MEMORY = (
     ),
     Kind(
         "batchnorm",
-        (_BATCH, _SIDE._replace(drawn=(2, 512)), _channels(most=2048), _OPTIMIZER),
+        (_BATCH, _SIDE._replace(drawn=(2, 512)), _MORE, _OPTIMIZER),
         _batchnorm,
         images("batch", "channels", "matsize"),
         torch=lambda torch, layer: torch.nn.BatchNorm2d(layer.channels),
@@ -592,7 +586,7 @@ _MEMORY = (
     ),
     Kind(
         "pooling",
-        (*_SQUARE, _channels(most=2048), _STRIDES, _PADDING, _POOL, _OPTIMIZER),
+        (*_SQUARE, _MORE, _STRIDES, _PADDING, _POOL, _OPTIMIZER),
         _pooling,
         images("batch", "channels", "matsize"),
         _pooling_torch,

@@ -18,15 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, Error
-from tpugraphs.layertime.devices import (
-    FIGURES,
-    Device,
-    check_threads,
-    cpu_name,
-    get_device,
-    gpu_device,
-    this_device,
-)
+from tpugraphs.layertime import devices
+from tpugraphs.layertime.devices import FIGURES, Device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.frameworks import FRAMEWORKS, Jax, Step, Torch
 from tpugraphs.layertime.kinds import BYTES, KINDS, OPTIMIZERS, Floats, Kind, layers_of
@@ -144,7 +137,7 @@ def measure(
     check_whole("count", count, 1, _MOST_LAYERS)
     check_whole("seed", seed, 0)
     check_whole("repeats", repeats, 1, _MOST_REPEATS)
-    check_threads(threads)
+    devices.check_threads(threads)
     check_number("least_ms", least_ms, 0, 1e5, above=True)
     if layers is not None and training is not None:
         raise ConfigError("training: layers that are given say it by their column 'optimizer'")
@@ -192,7 +185,7 @@ def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, na
     Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
     """
     if device is not None:
-        given = get_device(device)
+        given = devices.get_device(device)
         if not library.gpu and given.units != library.threads:
             raise ConfigError(
                 f"device {given.name!r}: expected units {library.threads}, the threads that {library.name} "
@@ -200,11 +193,11 @@ def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, na
             )
         return given
     if library.gpu:
-        return gpu_device(library.gpu_properties(), name)
-    expected = cpu_name(library.threads) if name is None else name
+        return devices.gpu_device(library.gpu_properties(), name)
+    expected = devices.cpu_name(library.threads) if name is None else name
     if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
         return Columns(rows.columns(), str(rows.path)).described_devices()[0][0]
-    return this_device(library.threads, name)
+    return devices.this_device(library.threads, name)
 
 
 def _refused(library: Torch | Jax, layers: LayerTable, device: Device) -> list[str]:

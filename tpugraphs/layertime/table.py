@@ -318,11 +318,10 @@ class Columns:
 
     def described_devices(self) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
         """Return the devices that columns describe, and the index of every row's device: (n,)."""
-        for name in ("device", *FIGURES):
-            if name not in self.values:
-                expected = ", ".join(("device", *FIGURES))
-                todo = f"a table that describes its devices has {expected}"
-                raise DataError(f"{self.where}: no column {name!r}; {todo}")
+        names = ("device", *FIGURES)
+        if missing := [name for name in names if name not in self.values]:
+            todo = f"a table that describes its devices has {', '.join(names)}"
+            raise DataError(f"{self.where}: no column {missing[0]!r}; {todo}")
         figures = {name: self._positive(name, "a number") for name in FIGURES}
         figures["units"] = self.of(Column("units", 1 << 30))
         words, first, places = _distinct(self.values["device"])

@@ -31,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     shared.check_name(args.out, ".safetensors")
     model, where = shared.open_model(args)
     table = tg.layertime.read_table(shared.tables(args), model.kind, where, known=model.known_devices)
-    assert table.ms is not None
-    before = np.abs(model.predict(table) / table.ms - 1)
+    before = np.abs(model.predict(table) / table.times - 1)
     model.calibrate(table)
     model.save(args.out)
     results = []

@@ -63,13 +63,10 @@ def run(args: argparse.Namespace) -> int:
             for line in judged
         ]
         common.say(args, tables.text("on held-out layers:", _HEADS, cells))
-    where = shlex.quote(names[0])
-    common.remark(
-        args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}"
-    )
-    common.emit(
-        args, {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
-    )
+    todo = f"predict {args.out} TABLE --device {shlex.quote(names[0])}"
+    common.remark(args, f"wrote {args.out}; next: tpugraphs layertime {todo}")
+    result = {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
+    common.emit(args, result)
     return 0
 
 
@@ -80,10 +77,9 @@ def _judged(model: LayerTimeModel, table: LayerTable) -> list[dict[str, Any]]:
     """Return relative errors |predicted / measured - 1| of every device, and how many intervals hold."""
     import numpy as np
 
-    assert table.ms is not None
-    errors = np.abs(model.predict(table) / table.ms - 1)
+    errors = np.abs(model.predict(table) / table.times - 1)
     low, high = model.predict_interval(table, 0.8).T
-    within = (low <= table.ms) & (table.ms <= high)
+    within = (low <= table.times) & (table.times <= high)
     return [
         {
             "device": name,

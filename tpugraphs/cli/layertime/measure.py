@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     results = []
     for kind in kinds:
         table = _measured(args, kind, paths[kind])
-        assert table.ms is not None
-        median = float(sorted(table.ms)[len(table) // 2])
+        median = float(sorted(table.times)[len(table) // 2])
         name = table.devices[0].name
         layers = counted(len(table), "layer")
         common.remark(args, f"{kind}: {layers} on {name}, median {median:.3g} ms, in {paths[kind]}")
@@ -97,24 +96,12 @@ def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to continue.
     """
-    how: dict[str, Any] = {
-        "seed": args.seed,
-        "training": args.training,
-        "layers": common.stdin(args, args.layers),
-    }
-    how |= {} if args.count is None else {"count": args.count}
+    names = ("seed", "training", "threads", "gpu", "repeats", *(() if args.count is None else ("count",)))
+    how: dict[str, Any] = {name: getattr(args, name) for name in names}
+    how |= {"layers": common.stdin(args, args.layers), "name": args.device_name}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
-        table: LayerTable = tg.layertime.measure(
-            kind,
-            args.framework,
-            path,
-            name=args.device_name,
-            threads=args.threads,
-            gpu=args.gpu,
-            repeats=args.repeats,
-            **how,
-        )
+        table: LayerTable = tg.layertime.measure(kind, args.framework, path, **how)
     stopped = None
     for text in dict.fromkeys(str(one.message) for one in caught if one.category is UserWarning):
         if text.startswith("interrupted "):

@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict, and print or write."""
-    if args.out != "-":
-        shared.check_name(args.out, ".csv")
+    shared.check_name(args.out, ".csv")
     if (args.table is None) == (not args.layer):
         raise ConfigError("expected TABLE or --layer, one of them")
     model, where = shared.open_model(args)

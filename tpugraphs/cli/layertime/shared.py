@@ -119,7 +119,12 @@ def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device |
 
 
 def check_name(path: str, suffix: str) -> None:
-    """Refuse an output file of another type, or whose directory does not exist, before the work."""
+    """Refuse an output file of another type, or whose directory does not exist, before the work.
+
+    A table, .csv, may go to standard output, ``-``.
+    """
+    if (path, suffix) == ("-", ".csv"):
+        return
     if not path.endswith(suffix):
         raise ConfigError(f"--out {path}: expected a name that ends in {suffix}")
     common.check_writable(path)

@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose and write."""
-    if args.out != "-":
-        shared.check_name(args.out, ".csv")
+    shared.check_name(args.out, ".csv")
     if args.source is not None and args.training is not None:
         raise ConfigError("--training and --forward are for layers that are drawn, without --from")
     model, where = shared.open_model(args)
