@@ -307,11 +307,10 @@ class Rows:
         last = -1
         for i, row in enumerate(self.rows):
             found = dict(zip(self.names, row, strict=True))
-            digits = found[_NUMBER].isascii() and found[_NUMBER].isdigit() and len(found[_NUMBER]) < 10
-            number = int(found[_NUMBER]) if digits else -1
+            text = found[_NUMBER]
+            number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
             if not last < number < len(layers):
-                wanted = f"a number from {last + 1} to {len(layers) - 1}"
-                raise self._other(i, _NUMBER, wanted, found[_NUMBER])
+                raise self._other(i, _NUMBER, f"a number from {last + 1} to {len(layers) - 1}", text)
             for name, value in layers[number].items():
                 if found[name] != str(value):
                     raise self._other(i, name, str(value), found[name])

@@ -101,9 +101,7 @@ def table_of(
         A column grows beyond its range with the batch.
     """
     counts = KINDS[kind].per_sample
-    rows: dict[str, list[Any]] = {
-        column.name: [layer.columns.get(column.name) for layer in layers] for column in KINDS[kind].columns
-    }
+    rows: dict[str, Any] = {name: [one.columns[name] for one in layers] for name in layers[0].columns}
     rows |= {counts: [batch_size * layer.rows for layer in layers], "optimizer": [optimizer] * len(layers)}
     limit = next(column.high for column in KINDS[kind].columns if column.name == counts)
     for layer in layers:
@@ -119,8 +117,6 @@ def equal_side(sizes: Sequence[int]) -> int:
     """Return the side of the square (cube) with the area (volume) of a rectangle, rounded, 1 at least."""
     if not sizes or min(sizes) < 1:
         raise DataError(f"expected sizes from 1 on, found {list(sizes)}")
-    if len(set(sizes)) == 1:
-        return sizes[0]
     return max(1, round(math.pow(math.prod(sizes), 1 / len(sizes))))
 
 
