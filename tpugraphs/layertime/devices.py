@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import itertools
 import json
 import timeit
 from collections.abc import Callable, Iterable
@@ -239,14 +238,9 @@ def _rates(threads: int, least_copy: float) -> tuple[float, float]:
         _core.set_num_threads(before)
     size = int(min(max(least_copy, _LEAST_COPY), _MOST_COPY)) // 8
     source, target = np.ones(size), np.zeros(size)
-    parts = np.linspace(0, size, threads + 1).astype(int)
-    slices = [slice(low, high) for low, high in itertools.pairwise(parts)]
-
-    def copy(part: slice) -> None:
-        target[part] = source[part]
-
+    pairs = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
     with ThreadPoolExecutor(threads) as pool:
-        copied = _least_seconds(lambda: list(pool.map(copy, slices)))
+        copied = _least_seconds(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)))
     return round(2 * side**3 / product / 1e9, 1), round(2 * 8 * size / copied / 1e9, 1)
 
 

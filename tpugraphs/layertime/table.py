@@ -54,8 +54,15 @@ class LayerTable:
 
     @property
     def times(self) -> NDArray[np.float64]:
-        """Measured times in milliseconds (n,), of a table that has them."""
-        assert self.ms is not None
+        """Measured times in milliseconds (n,).
+
+        Raises
+        ------
+        ConfigError
+            The table has none.
+        """
+        if self.ms is None:
+            raise ConfigError("table: expected measured times, this one has none")
         return self.ms
 
     def take(self, rows: ArrayLike | slice) -> LayerTable:
