@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.networks.layer import Builder, Layer, LayerList, Shape, places_of, window
@@ -264,13 +264,12 @@ def layers_of_onnx(
         graph = inference.infer_shapes(copied, data_prop=True).graph
     except (inference.InferenceError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{where}: shapes do not fit: {error}") from None
-    read = _Graph(onnx, graph, where)
-    builder = Builder(batch)
+    read = _Graph(onnx, graph, where, Builder(batch))
     for i, node in enumerate(graph.node):
-        read.node(builder, node, node.name or f"{node.op_type}_{i}")
-    if not builder.layers:
+        read.node(node, node.name or f"{node.op_type}_{i}")
+    if not read.to.layers:
         raise DataError(f"{where}: expected nodes of layers, found none")
-    return builder.layers
+    return read.to.layers
 
 
 def _close(graph: Any, sizes: dict[str, int], where: str) -> int:
@@ -294,10 +293,10 @@ def _close(graph: Any, sizes: dict[str, int], where: str) -> int:
 
 
 class _Graph:
-    """Shapes of a graph."""
+    """Shapes of a graph, and the builder that its layers are added to."""
 
-    def __init__(self, onnx: Any, graph: Any, where: str) -> None:
-        self.where, self.shapes, self.whole = where, dict[str, Shape](), set[str]()
+    def __init__(self, onnx: Any, graph: Any, where: str, to: Builder) -> None:
+        self.where, self.to, self.shapes, self.whole = where, to, dict[str, Shape](), set[str]()
         self.weights: dict[str, Shape] = {one.name: tuple(one.dims) for one in graph.initializer}
         for value in (*graph.input, *graph.value_info, *graph.output):
             tensor = value.type.tensor_type
@@ -321,21 +320,19 @@ class _Graph:
             )
         return found
 
-    def node(self, to: Builder, node: Any, name: str) -> None:
+    def node(self, node: Any, name: str) -> None:
         """Add the layer of a node."""
         op = node.op_type
-        to.at(name, op)
+        self.to.at(name, op)
         if op in _MOVES or all(out in self.whole for out in node.output):
             return
         reader = _NODES.get(op)
         if reader is None or node.domain not in ("", "ai.onnx"):
             if self.shapes.get(node.output[0]) not in ((), (1,)):  # one number takes no time
-                to.add(None)
+                self.to.add(None)
             return
         try:
-            inputs = [sys.intern(one) for one in node.input]  # compared by identity
-            attributes = {one.name: self.read_attribute(one) for one in node.attribute}
-            reader(_Node(to, name, op, inputs, sys.intern(node.output[0]), self, attributes))
+            reader(_Node(self, node, name))
         except DataError:
             raise
         except (IndexError, TypeError, ValueError, ArithmeticError):
@@ -344,16 +341,14 @@ class _Graph:
             ) from None
 
 
-class _Node(NamedTuple):
-    """A node with its shapes, and the builder that its layer is added to."""
+class _Node:
+    """A node with its shapes."""
 
-    to: Builder
-    name: str
-    op: str
-    inputs: list[str]
-    output: str
-    graph: _Graph
-    attributes: Mapping[str, Any]
+    def __init__(self, graph: _Graph, node: Any, name: str) -> None:
+        self.graph, self.to, self.name, self.op = graph, graph.to, name, node.op_type
+        self.inputs = [sys.intern(one) for one in node.input]  # compared by identity
+        self.output = sys.intern(node.output[0])
+        self.attributes = {one.name: graph.read_attribute(one) for one in node.attribute}
 
     def shape(self, number: int) -> Shape:
         """Return the shape of an input."""
