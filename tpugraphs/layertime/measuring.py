@@ -176,7 +176,7 @@ def measure(
             return ""
 
         _measure_all(kind, one, len(described), rows.resume(described), rows, verbose)
-    return read_table(rows.path or rows.columns(), kind)
+    return read_table(rows.path or rows.columns, kind)
 
 
 def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, name: str | None) -> Device:
@@ -195,8 +195,8 @@ def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, na
     if library.gpu:
         return devices.gpu_device(library.gpu_properties(), name)
     expected = devices.cpu_name(library.threads) if name is None else name
-    if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
-        return Columns(rows.columns(), str(rows.path)).described_devices()[0][0]
+    if (rows.columns["device"][:1], rows.columns["units"][:1]) == ([expected], [str(library.threads)]):
+        return Columns(rows.columns, str(rows.path)).described_devices()[0][0]
     return devices.this_device(library.threads, name)
 
 
@@ -259,7 +259,7 @@ class Rows:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, names: Sequence[str]) -> None:
-        self.names, self.rows = tuple(names), list[list[str]]()
+        self.columns: dict[str, list[str]] = {name: [] for name in names}
         self.path = None if path is None else Path(absolute(path))
         self._whole = 0  # bytes of the file that count
         if self.path is None:
@@ -273,28 +273,23 @@ class Rows:
             self._read(read_whole(self.path, MOST_BYTES))
 
     def _read(self, content: bytes) -> None:
-        head = _line(self.names)
+        head = _line(self.columns)
         if head.startswith(content):
             return  # cut off, or empty
         if not content.startswith(head):
             found = content.partition(b"\n")[0].decode("utf-8", "replace").strip()
             raise ConfigError(
                 f"{self.path}: expected a table of this kind of layers to continue, with the columns "
-                f"{','.join(self.names)}; found {found:.300}; choose another path"
+                f"{','.join(self.columns)}; found {found:.300}; choose another path"
             )
         self._whole = content.rindex(b"\n") + 1
         if self._whole > len(head):
             text = io.BytesIO(content[: self._whole])
             text.name = str(self.path)
-            columns = csv_columns(text, most=4 * MOST_BYTES)
-            self.rows = [list(row) for row in zip(*columns.values(), strict=True)]
+            self.columns = csv_columns(text, most=4 * MOST_BYTES)
 
     def __len__(self) -> int:
-        return len(self.rows)
-
-    def first(self, name: str) -> str | None:
-        """Return the value of the first row in a column; None if there are no rows."""
-        return self.rows[0][self.names.index(name)] if self.rows else None
+        return len(self.columns[_NUMBER])
 
     def resume(self, layers: Sequence[Mapping[str, Any]]) -> int:
         """Check the rows against the layers, and return how many layers are done.
@@ -305,8 +300,8 @@ class Rows:
             A row has another layer, or was measured with other arguments.
         """
         last = -1
-        for i, row in enumerate(self.rows):
-            found = dict(zip(self.names, row, strict=True))
+        for i, row in enumerate(zip(*self.columns.values(), strict=True)):
+            found = dict(zip(self.columns, row, strict=True))
             text = found[_NUMBER]
             number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
             if not last < number < len(layers):
@@ -327,17 +322,14 @@ class Rows:
 
     def add(self, values: Mapping[str, Any]) -> None:
         """Add a row, to the file in one piece."""
-        row = [str(values[name]) for name in self.names]
+        row = {name: str(values[name]) for name in self.columns}
         if self.path is not None:
-            text = _line(row) if self._whole else _line(self.names) + _line(row)
+            text = _line(row.values()) if self._whole else _line(row) + _line(row.values())
             with open(self.path, "ab", buffering=0) as file:
                 file.write(text)
             self._whole += len(text)
-        self.rows.append(row)
-
-    def columns(self) -> dict[str, list[str]]:
-        """Return the rows by column."""
-        return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
+        for name, word in row.items():
+            self.columns[name].append(word)
 
 
 def _line(row: Iterable[str]) -> bytes:
