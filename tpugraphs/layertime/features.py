@@ -111,7 +111,7 @@ class Space(NamedTuple):
 
         `clipped`: with values clipped to the range of their column.
         """
-        varies = self._varying
+        varies = self.varying
         placed: Floats = np.take(columns, varies, 1)
         if clipped:
             np.clip(placed, self.low[varies], self.high[varies], out=placed)
@@ -121,7 +121,7 @@ class Space(NamedTuple):
 
     def reaching(self, places: Floats) -> Space:
         """Return the space, widened to hold these places (n, V)."""
-        varies = self._varying
+        varies = self.varying
         low, high = self.low.copy(), self.high.copy()
         columns = places * self.spread[varies] + self.center[varies]
         low[varies] = np.minimum(low[varies], columns.min(0))
@@ -141,12 +141,8 @@ class Space(NamedTuple):
         return np.where(beyond > _NEAR, beyond, 0.0)
 
     @property
-    def size(self) -> int:
-        """Number of columns that vary."""
-        return int(self._varying.size)
-
-    @property
-    def _varying(self) -> NDArray[np.intp]:
+    def varying(self) -> NDArray[np.intp]:
+        """Numbers of the columns that vary (V,)."""
         return np.flatnonzero(self.high - self.low > _NEAR)
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ _OPTIMIZERS: dict[str, tuple[tuple[str, dict[str, float]], tuple[str, dict[str, 
 class Torch:
     """PyTorch on the CPU or the current GPU."""
 
-    name: ClassVar[str] = "torch"
+    name = "torch"
 
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
         self._torch = torch = torch_library(gpu)
@@ -47,11 +47,7 @@ class Torch:
         self._threads_before = torch.get_num_threads()
         if threads is not None:
             torch.set_num_threads(threads)
-
-    @property
-    def threads(self) -> int:
-        """How many threads of the CPU a layer may take."""
-        return int(self._torch.get_num_threads())
+        self.threads = int(torch.get_num_threads())  # of the CPU that a layer may take
 
     def gpu_properties(self) -> Any:
         """Return name and figures of the GPU."""
@@ -115,7 +111,7 @@ class Torch:
 class Jax:
     """JAX on the CPU or its first GPU."""
 
-    name: ClassVar[str] = "jax"
+    name = "jax"
 
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
         try:
@@ -126,6 +122,7 @@ class Jax:
             raise ConfigError(f"{missing} is not installed: pip install tpugraphs[jax]") from None
         self._jax, self._optax, self.version = jax, optax, str(jax.__version__)
         self.gpu = jax.default_backend() == "gpu" if gpu is None else gpu
+        self.threads = machine.usable_processors()
         try:
             self._device = jax.devices("gpu" if self.gpu else "cpu")[0]
         except RuntimeError as error:
@@ -135,11 +132,6 @@ class Jax:
                 f"threads: JAX takes all {self.threads} processors that the process may use, and no setting "
                 f"changes that; start Python on {threads} of them with `taskset`, or leave threads out"
             )
-
-    @property
-    def threads(self) -> int:
-        """How many threads of the CPU a layer may take."""
-        return machine.usable_processors()
 
     def gpu_properties(self) -> Any:
         """Return the name of the GPU; JAX knows no figures."""

@@ -76,7 +76,7 @@ class Work(NamedTuple):
         Bytes that the optimizer reads and writes.
     product : (rows, cols, depth, count) or None
         Sizes of the matrix product (rows, depth) x (depth, cols) that the forward pass is, and how many there
-        are; None for other layers.
+        are (an array or 1); None for other layers.
     row : array or None
         Numbers of a row that is reduced as a whole; None where there are no rows.
     """

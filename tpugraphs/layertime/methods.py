@@ -297,7 +297,7 @@ class Residual(Roofline):
         if not smooth:
             columns = self._with_device_flags(columns, table)
         member = Member(self._ranker(1000 * self.seed + number, len(table), smooth), Space.of(columns))
-        if not member.space.size:
+        if not member.space.varying.size:
             raise DataError(
                 f"table: expected layers that differ, found {len(table)} that are alike; the method "
                 "'roofline' learns from such layers"

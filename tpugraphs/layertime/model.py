@@ -400,7 +400,7 @@ class LayerTimeModel:
         for i, device in enumerate(file.get_devices("calibrated")):
             part, known = replace(file, prefix=f"calibration.{i}."), len(model._method.devices)
             model._figures[device.name] = device
-            model._calibrated[device.name] = Calibration.read(part, known, space.size)
+            model._calibrated[device.name] = Calibration.read(part, known, space.varying.size)
         return model
 
     def _read(self, table: Layers, device: Where, timed: bool = True) -> tuple[LayerTable, Space]:
