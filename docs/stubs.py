@@ -15,7 +15,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from textwrap import indent
@@ -39,10 +38,6 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 import tpugraphs as tg  # noqa: E402
 from tpugraphs import _core, kernels, recipes  # noqa: E402
 from tpugraphs.kernels.signatures import literal  # noqa: E402
-from tpugraphs.layertime.devices import FIGURES  # noqa: E402
-from tpugraphs.layertime.kinds import KINDS, OPTIMIZERS  # noqa: E402
-from tpugraphs.layertime.measuring import FRAMEWORKS  # noqa: E402
-from tpugraphs.layertime.methods import METHODS  # noqa: E402
 from tpugraphs.ranker.seeds import TOGETHER  # noqa: E402
 from tpugraphs.recipes.declared import attributes  # noqa: E402
 from tpugraphs.training.fit import FitOptions  # noqa: E402
@@ -241,34 +236,6 @@ def recipe_fields() -> str:
     return stub.replace("\n\n\n", "\n\n")
 
 
-def method_fields() -> str:
-    """Return `MethodFields`: all fields of all methods that predict times of layers."""
-    found: dict[str, list[str]] = {}
-    for method in METHODS.values():
-        for one in list(inspect.signature(method).parameters.values())[1:]:
-            found.setdefault(one.name, []).extend(one.annotation.split(" | "))
-    fields = {name: union(types) for name, types in sorted(found.items())}
-    text = typed_dict("MethodFields", "Fields of the methods that predict times of layers.", fields)
-    return module("Types of the fields of methods.", text, ["MethodFields"])
-
-
-def layer_words() -> str:
-    """Return the words that the commands of layer times offer, which are not imported for a --help."""
-    words = {
-        "KINDS": KINDS,
-        "OPTIMIZERS": OPTIMIZERS,
-        "FIGURES": FIGURES,
-        "METHODS": METHODS,
-        "FRAMEWORKS": FRAMEWORKS,
-    }
-    lines = []
-    for name, known in words.items():
-        text = textwrap.fill(" ".join(known), 100)
-        quoted = f'"""\n{text}\n"""' if "\n" in text else f'"{text}"'
-        lines.append(f"{name} = {quoted}.split()")
-    return module("Words of the commands of layer times.", "\n".join(lines), list(words))
-
-
 def fit_arguments() -> str:
     """Return `FitArguments`: what `Ranker.fit` takes by keyword, for functions that hand it on."""
     fields = {one.name: quoted(one.type) for one in dataclasses.fields(FitOptions) if one.name != "ranker"}
@@ -330,8 +297,6 @@ FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "recipes/fields.pyi": recipe_fields,
     "recipes/methods.pyi": methods,
     "ranker/arguments.pyi": fit_arguments,
-    "layertime/methods/fields.py": method_fields,
-    "cli/layertime/words.py": layer_words,
 }
 
 

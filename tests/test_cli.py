@@ -307,7 +307,7 @@ def test_an_output_that_takes_nothing(redirection: str, code: int, tells: str, a
         ["bash", "-c", f'"$0" -P -c "$1" "$2" {arguments} {redirection}; exit ${{PIPESTATUS[0]}}', *command],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": ""},  # else argparse hides the error of --help
+        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": ""},  # which hides errors of --help
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (code, "") and tells in done.stderr

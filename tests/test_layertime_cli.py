@@ -26,7 +26,7 @@ from tpugraphs.cli.layertime import measure as measuring
 from tpugraphs.cli.layertime import shared
 from tpugraphs.data.samples import PublicFile
 from tpugraphs.download import layer_times
-from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, local, read_table
+from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, devices, read_table
 
 MINE = "mine:peak_gflops=100.5,bandwidth_gbps=20,clock_mhz=3000,units=1,cache_mb=32,memory_gb=16"
 NET = [
@@ -253,7 +253,7 @@ def test_this_is_the_processor_as_the_model_knows_it(made, tmp_path, capsys, mon
     monkeypatch.setattr(tg.layertime, "this_device", measured)
     argv = ("predict", made / "model.safetensors", made / "few.csv", "--threads", 1, "--device", "this")
     assert {row["device"] for row in rows_of(good(capsys, *argv))} == {"fresh"} and asked == [1]
-    name, known = local.cpu_name(1), tmp_path / "known.safetensors"
+    name, known = devices.cpu_name(1), tmp_path / "known.safetensors"
     figures = MINE.removeprefix("mine")
     few = ("--kind", "dense", "--method", "roofline", "--device", name + figures, "--out", known)
     good(capsys, "fit", made / "few.csv", *few)

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.layertime import DEVICES, KINDS, Device, local, measure, read_table, this_device
+from tpugraphs.layertime import DEVICES, KINDS, Device, devices, measure, measuring, read_table, this_device
 from tpugraphs.layertime.devices import FIGURES
-from tpugraphs.layertime.kinds import OPTIMIZERS
-from tpugraphs.layertime.kinds.base import Input
-from tpugraphs.layertime.kinds.convolutions import same_padding
-from tpugraphs.layertime.measuring import FRAMEWORKS, run, torch_layers
-from tpugraphs.layertime.measuring.spaces import MOST_BYTES, draw, held_bytes
-from tpugraphs.layertime.measuring.timing import Times, time_step
+from tpugraphs.layertime.frameworks import FRAMEWORKS, Torch
+from tpugraphs.layertime.kinds import OPTIMIZERS, Input, same_padding
+from tpugraphs.layertime.measuring import MOST_HELD, Times, draw, held_bytes, time_step
 from tpugraphs.system import machine
 
 MINE = Device("mine", 100.5, 20, 3000, 1, 32, 16)
@@ -53,7 +50,7 @@ def work(kind, layer):
 def test_every_size_can_be_drawn_from_a_range_that_tables_may_hold():
     for kind in KINDS.values():
         for column in kind.columns:
-            if not hasattr(column, "values"):
+            if not column.values:
                 low, high = column.drawn
                 assert column.low <= low < high <= column.high
 
@@ -182,11 +179,11 @@ def test_drawn_layers_are_bounded_and_varied(kind):
     columns = draw(kind, 300, 0)
     table = read_table(columns, kind, MINE, timed=False)
     counted = known.work(table.columns)
-    assert counted.flops.max() <= known.most_flops and counted.moved.max() <= MOST_BYTES
-    assert held_bytes(known, table.columns).max() <= MOST_BYTES
+    assert counted.flops.max() <= known.most_flops and counted.moved.max() <= MOST_HELD
+    assert held_bytes(known, table.columns).max() <= MOST_HELD
     for column in known.columns:
         values = table.columns[column.name]
-        if hasattr(column, "values"):
+        if column.values:
             assert set(values) == set(column.values)
         else:
             low, high = column.drawn
@@ -199,13 +196,23 @@ def test_drawn_layers_are_bounded_and_varied(kind):
     assert any((values != columns[name]).any() for name, values in draw(kind, 300, 1).items())
 
 
+def test_layers_hold_scores_and_tables_besides_their_arrays():
+    sizes = {"batch": 2, "heads": 3, "queries": 5, "keys": 7, "head_size": 11, "optimizer": "None"}
+    columns = {name: np.array([value]) for name, value in sizes.items()}
+    arrays = 2 * 3 * 11 * (5 + 2 * 7) + 2 * 3 * 5 * 11
+    assert held_bytes(KINDS["attention"], columns) == 4 * (arrays + 2 * 3 * 5 * 7)
+    sizes = {"batch": 2, "length": 3, "dim_input": 100, "dim_output": 7, "optimizer": "None"}
+    columns = {name: np.array([value]) for name, value in sizes.items()}
+    assert held_bytes(KINDS["embedding"], columns) == 4 * (2 * (2 * 3 * 7) + 100 * 7)
+
+
 # ---- timing
 
 
 def test_blocks_have_as_many_calls_as_they_need(monkeypatch):
     clock = SimpleNamespace(now=0, calls=0)
     monkeypatch.setattr(
-        "tpugraphs.layertime.measuring.timing.time", SimpleNamespace(perf_counter_ns=lambda: clock.now)
+        "tpugraphs.layertime.measuring.time", SimpleNamespace(perf_counter_ns=lambda: clock.now)
     )
 
     def step():
@@ -249,7 +256,7 @@ LAYERS = {"batch": list(range(1, 9)), "dim_input": [3] * 8, "dim_output": list(r
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setitem(FRAMEWORKS, "fake", Fake)
-    monkeypatch.setattr(run, "time_step", lambda step, repeats, least_ms: step())
+    monkeypatch.setattr(measuring, "time_step", lambda step, repeats, least_ms: step())
     monkeypatch.setattr(Fake, "ends", {})
 
     def go(path=None, framework="fake", kind="dense", **options):
@@ -453,9 +460,9 @@ def test_measured_tables_train_models(framework, tmp_path):
     threads = library(framework).threads
     path = tmp_path / "dense.csv"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_rates", lambda threads, least: (50.0, 10.0))
+        patch.setattr(devices, "_rates", lambda threads, least: (50.0, 10.0))
         table = measure("dense", framework, path, count=12, repeats=2, least_ms=0.1, name="here")
-        patch.setattr(local, "_rates", lambda threads, least: (51.0, 11.0))
+        patch.setattr(devices, "_rates", lambda threads, least: (51.0, 11.0))
         same(measure("dense", framework, path, count=12, repeats=2, least_ms=0.1, name="here"), table)
     (device,) = table.devices
     assert (device.name, device.units, device.peak_gflops) == ("here", threads, 50)  # as the file says
@@ -468,7 +475,7 @@ def test_measured_tables_train_models(framework, tmp_path):
 def test_threads_are_set_and_put_back():
     torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
-    one = torch_layers.Torch(False, 1)
+    one = Torch(False, 1)
     assert one.threads == torch.get_num_threads() == 1
     one.close()
     assert torch.get_num_threads() == before
@@ -476,7 +483,7 @@ def test_threads_are_set_and_put_back():
         with pytest.raises(tg.ConfigError, match="threads: JAX takes all .* processors"):
             FRAMEWORKS["jax"](False, machine.usable_processors() + 1)
     if not torch.cuda.is_available():
-        for call in (lambda: this_device(gpu=True), lambda: torch_layers.Torch(True, None)):
+        for call in (lambda: this_device(gpu=True), lambda: Torch(True, None)):
             with pytest.raises(tg.ConfigError, match="gpu: expected a GPU that PyTorch can use, found none"):
                 call()
 
@@ -521,15 +528,15 @@ def test_a_system_that_tells_nothing(monkeypatch, tmp_path):
 
 
 def test_gpus_are_known_by_name_or_by_their_properties():
-    assert local.gpu_device(SimpleNamespace(name="NVIDIA H100 80GB HBM3")) is DEVICES["H100"]
-    assert local.gpu_device(SimpleNamespace(name="Tesla T4"), "mine") == Device(
+    assert devices.gpu_device(SimpleNamespace(name="NVIDIA H100 80GB HBM3")) is DEVICES["H100"]
+    assert devices.gpu_device(SimpleNamespace(name="Tesla T4"), "mine") == Device(
         "mine", *(getattr(DEVICES["T4"], figure) for figure in FIGURES)
     )
     told = SimpleNamespace(
         name="NVIDIA A10", major=8, minor=6, multi_processor_count=72, clock_rate=1695000,
         memory_bus_width=384, memory_clock_rate=6251000, L2_cache_size=6 << 20, total_memory=24 * 10**9,
     )  # fmt: skip
-    found = local.gpu_device(told)
+    found = devices.gpu_device(told)
     assert (found.name, found.units, found.clock_mhz, found.memory_gb) == ("NVIDIA A10", 72, 1695, 24)
     assert found.peak_gflops == pytest.approx(31200, rel=0.01)  # as its data sheet says
     assert found.bandwidth_gbps == pytest.approx(600, rel=0.01)
@@ -537,7 +544,7 @@ def test_gpus_are_known_by_name_or_by_their_properties():
         with pytest.raises(
             tg.ConfigError, match=r"'NVIDIA A10': the system does not report \w+; describe the dev"
         ):
-            local.gpu_device(SimpleNamespace(**{**vars(told), **change}))
+            devices.gpu_device(SimpleNamespace(**{**vars(told), **change}))
 
 
 # ---- devices in tables

@@ -7,7 +7,7 @@ import pytest
 import tpugraphs as tg
 from tpugraphs import _core
 from tpugraphs.layertime import DEVICES, Device, LayerTimeModel, read_table
-from tpugraphs.layertime.methods.mlpredict import inputs
+from tpugraphs.layertime.methods import inputs
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile

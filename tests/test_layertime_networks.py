@@ -8,9 +8,8 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs.layertime import Layer, LayerList, Scaling, network_time, read_layers
-from tpugraphs.layertime.networks.layer import places_of, table_of, window
-from tpugraphs.layertime.networks.parallel import gradient_bytes
-from tpugraphs.layertime.networks.translate import TRANSLATIONS, in_kinds
+from tpugraphs.layertime.networks.estimate import gradient_bytes
+from tpugraphs.layertime.networks.layer import TRANSLATIONS, in_kinds, places_of, table_of, window
 
 VGG = (64, 64, "pool", 128, 128, "pool", 256, 256, 256, "pool", 512, 512, 512, "pool", 512, 512, 512, "pool")
 

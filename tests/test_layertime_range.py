@@ -1,5 +1,6 @@
 """Layers beyond those that were learnt from: what counts as beyond, and what is said of them."""
 
+import inspect
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from test_layertime import error, layers
 import tpugraphs as tg
 from tpugraphs.layertime import KINDS, LayerTimeModel, read_table
 from tpugraphs.layertime.features import Space, features, matrix
-from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
+from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields
 
 SIZES = ("batch", "dim_input", "dim_output")
 
@@ -127,6 +128,17 @@ def test_every_device_is_on_both_sides_of_a_split():
     one = read.take(np.r_[0, 10:20])
     with pytest.raises(tg.ConfigError, match="'M60': expected at least two layers to divide, got 1"):
         tg.layertime.unseen_layers(one)
+
+
+def test_fields_of_methods_have_types():
+    fields = {
+        name: set(kind.__forward_arg__.split(" | ")) for name, kind in MethodFields.__annotations__.items()
+    }
+    found = {}
+    for method in METHODS.values():
+        for one in list(inspect.signature(method).parameters.values())[1:]:
+            found.setdefault(one.name, set()).update(one.annotation.split(" | "))
+    assert found == fields
 
 
 def test_fields_of_methods_are_named():

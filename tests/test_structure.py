@@ -237,7 +237,7 @@ UNRELATED = {
     "csrc/io/pack.c", "csrc/io/zip.c", "csrc/kernels/digits.inc", "csrc/kernels/gemm_bf16.inc",
     "csrc/kernels/listwise.inc", "csrc/kernels/vmath.h",
     "csrc/ops/linear_attention.c", "csrc/py/py_products.c",
-    "tpugraphs/evaluation/plot.py", "tpugraphs/layertime/devices.py", "tpugraphs/recipes/fifth.py",
+    "tpugraphs/evaluation/plot.py", "tpugraphs/recipes/fifth.py",
 }  # fmt: skip
 PACKAGE = sorted((ROOT / "tpugraphs").rglob("*.py"))
 
@@ -355,9 +355,9 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "layertime": 3830,
+    "layertime": 3230,
     "ranker": 3330,
-    "data": 3245,
+    "data": 2850,
     "recipes": 2810,
     "cli": 2080,
     "training": 1780,

@@ -1,22 +1,26 @@
 """Times of layers on a device: measured tables, devices, models of them; times of whole networks."""
 
 from tpugraphs.layertime.audit import LayerAudit, audit
-from tpugraphs.layertime.devices import DEVICES, Device, get_device
+from tpugraphs.layertime.devices import DEVICES, Device, get_device, this_device
 from tpugraphs.layertime.features import features, roofline_ms
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.local import this_device
 from tpugraphs.layertime.measuring import measure
 from tpugraphs.layertime.methods import METHODS
-from tpugraphs.layertime.model import LayerTimeModel
-from tpugraphs.layertime.networks.estimate import Estimate, LayerTime, network_time
+from tpugraphs.layertime.model import MODELS, LayerTimeModel, load_models, measured_layers
+from tpugraphs.layertime.networks.estimate import (
+    Estimate,
+    LayerTime,
+    Scaling,
+    exposed_ms,
+    fit_factor,
+    fit_scaling,
+    network_time,
+    ring_ms,
+)
 from tpugraphs.layertime.networks.layer import Layer, LayerList
-from tpugraphs.layertime.networks.onnx_files import layers_of_onnx
-from tpugraphs.layertime.networks.parallel import Scaling, exposed_ms, fit_factor, fit_scaling, ring_ms
-from tpugraphs.layertime.networks.reading import read_layers
+from tpugraphs.layertime.networks.reading import layers_of_onnx, read_layers
 from tpugraphs.layertime.networks.torch_modules import layers_of_torch
-from tpugraphs.layertime.shipped import MODELS, load_models, measured_layers
-from tpugraphs.layertime.splits import unseen_devices, unseen_layers
-from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.layertime.table import LayerTable, read_table, unseen_devices, unseen_layers
 
 __all__ = [
     "DEVICES",

@@ -13,13 +13,10 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
+from tpugraphs.layertime.kinds import Floats
 from tpugraphs.layertime.table import Layers, LayerTable, read_table
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
-
-__all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
-
-Floats = NDArray[np.float64]
 
 _STEP = math.log(1.5)  # smallest change of the log level between two stretches
 _CLEAR = 2.5  # threshold of |CUSUM| / sqrt(n): chance exceeds it once in 100,000 tables
@@ -174,27 +171,16 @@ def audit(table: Layers, kind: str | None = None, device: str | Device | None = 
     for name, mask in layers.by_device():
         rows = np.flatnonzero(mask)
         own = layers.take(rows)
-        assert own.ms is not None
-        fixed, working = Costs.fit(own).parts(own)
-        level, rate = np.log(own.ms / (fixed + working)), work.flops[rows] / own.ms * 1e-6
-        stretches = [
-            Stretch(
-                int(rows[part][0]),
-                int(rows[part][-1]),
-                part.size,
-                float(np.exp(np.median(level[part]))),
-                float(np.median(rate[part][_longest(working[part])])),
-            )
-            for part in _stretches(level, np.arange(rows.size))
-        ]
-        impossible = int((own.ms < roofline_ms(own)).sum())
+        ms, (fixed, working) = own.times, Costs.fit(own).parts(own)
+        level, rate = np.log(ms / (fixed + working)), work.flops[rows] / ms * 1e-6
+        stretches = []
+        for part in _stretches(level, np.arange(rows.size)):
+            longest = np.argsort(-working[part], kind="stable")[: max(1, int(_LONG * part.size))]
+            about = np.exp(np.median(level[part])), np.median(rate[part][longest])
+            stretches.append(Stretch(int(rows[part[0]]), int(rows[part[-1]]), part.size, *map(float, about)))
+        impossible = int((ms < roofline_ms(own)).sum())
         found.append(DeviceAudit(name, rows.size, tuple(stretches), impossible, *_repeated(own)))
     return LayerAudit(layers.kind.name, tuple(found))
-
-
-def _longest(working: Floats) -> NDArray[np.intp]:
-    """Return the rows with most work."""
-    return np.argsort(-working, kind="stable")[: max(1, int(_LONG * working.size))]
 
 
 def _stretches(level: Floats, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -202,20 +188,18 @@ def _stretches(level: Floats, rows: NDArray[np.int64]) -> list[NDArray[np.int64]
     sums = np.cumsum(np.sign(level[rows] - np.median(level[rows])))
     place = int(np.argmax(np.abs(sums))) + 1
     left, right = rows[:place], rows[place:]
-    if min(left.size, right.size) < _LEAST or abs(sums[place - 1]) < _CLEAR * np.sqrt(rows.size):
-        return [rows]
-    if abs(np.median(level[left]) - np.median(level[right])) < _STEP:
-        return [rows]
-    return [*_stretches(level, left), *_stretches(level, right)]
+    clear = min(left.size, right.size) >= _LEAST and abs(sums[place - 1]) >= _CLEAR * np.sqrt(rows.size)
+    if clear and abs(np.median(level[left]) - np.median(level[right])) >= _STEP:
+        return [*_stretches(level, left), *_stretches(level, right)]
+    return [rows]
 
 
 def _repeated(own: LayerTable) -> tuple[int, float]:
     """Return how many rows measure a layer again, and the median of largest / smallest time of a layer."""
-    assert own.ms is not None
     codes = [np.unique(values, return_inverse=True)[1] for values in own.columns.values()]
     _, layer, count = np.unique(np.stack(codes, 1), axis=0, return_inverse=True, return_counts=True)
-    order = np.lexsort((own.ms, layer.ravel()))
+    order = np.lexsort((own.times, layer.ravel()))
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    times = own.ms[order]
+    times = own.times[order]
     ratios = (times[first + count - 1] / times[first])[count > 1]
     return int((count - 1).sum()), float(np.median(ratios)) if ratios.size else 1.0

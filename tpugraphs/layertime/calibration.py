@@ -1,19 +1,18 @@
-"""Calibration of a device by a few measured layers: a mixture of known devices, and a correction."""
+"""Calibration of a device by a few measured layers, with a Gaussian process; the choice of these layers."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.layertime.costs import Scales, evenly, fitted_scales
-from tpugraphs.layertime.covariance import Covariance, Places
 from tpugraphs.layertime.files import File
+from tpugraphs.layertime.kinds import Floats
 
-__all__ = ["LEAST_LAYERS", "MOST_LAYERS", "Calibration", "Views", "choose"]
-
-Floats = NDArray[np.float64]
+Places = tuple[Floats, Floats]  # of n layers: inputs of the linear part (n, L), and of the others (n, P)
 
 LEAST_LAYERS, MOST_LAYERS = 3, 2000
 """Fewest and most layers to calibrate a device by, or to choose: memory grows with the square."""
@@ -21,10 +20,113 @@ _SLOPE = 0.3  # scale of the log time among the inputs of the linear part
 _PLACE = 0.4  # scale of the log time among the places, times the root of their number
 _MOST_TRIED = 200  # layers that the covariance is fitted to, evenly spaced
 _MOST_JUDGED = 500  # candidates over which the variance is averaged
+_MOST_SWEEPS = 4
+_TRIED = {
+    "linear": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "near": (1e-4, 1e-3, 1e-2, 3e-2, 1e-1),
+    "each": (1e-5, 1e-2, 3e-2, 1e-1),
+    "noise": (0.03, 0.06, 0.1),
+    "length": (0.5, 1.5, 3.0),
+    "reach": (0.1, 0.3),
+}
 
 
-@dataclass(frozen=True)
-class Views:
+class Covariance(NamedTuple):
+    """Sum of a linear, a local and an additive covariance function.
+
+    Attributes
+    ----------
+    linear : float
+        Variance of the linear part.
+    near : float
+        Variance of the local part, which layers share if they are near in all columns of their places.
+    length : float
+        Length scale of that part, times the root of the number of columns.
+    each : float
+        Variance of the additive part, a sum over columns: layers with one size in common share a term
+        (Duvenaud, Nickisch and Rasmussen: Additive Gaussian processes, 2011).
+    reach : float
+        Length scale of that part.
+    noise : float
+        Standard deviation of a measurement.
+    """
+
+    linear: float = 0.1
+    near: float = 0.01
+    length: float = 1.5
+    each: float = 0.01
+    reach: float = 0.3
+    noise: float = 0.06
+
+    @classmethod
+    def learnt(cls, among: Places, wanted: Floats) -> Covariance:
+        """Return the covariance of greatest marginal likelihood of the targets `wanted` (n,).
+
+        Coordinate search from the defaults: each number is chosen in turn until none changes.
+        """
+        linear = among[0] @ among[0].T
+        near, each = (cache(partial(part, among[1], among[1])) for part in (_near, _each))
+
+        def likelihood(one: Covariance) -> float:
+            whole = one.linear * linear + one.near * near(one.length)
+            whole += one.each * each(one.reach) + one.noise**2 * np.eye(wanted.size)
+            factor = np.linalg.cholesky(whole)
+            half = np.linalg.solve(factor, wanted)
+            return float(-0.5 * half @ half - np.log(np.diag(factor)).sum())
+
+        found = cls()
+        for _ in range(_MOST_SWEEPS):
+            before = found
+            for name, values in _TRIED.items():
+                found = max((found._replace(**{name: value}) for value in values), key=likelihood)
+            if found == before:
+                break
+        return found
+
+    def between(self, a: Places, b: Places) -> Floats:
+        """Return the covariance of all pairs of layers (n, m), without the noise."""
+        found = self.linear * (a[0] @ b[0].T) + self.near * _near(a[1], b[1], self.length)
+        return found + self.each * _each(a[1], b[1], self.reach)
+
+    def within(self, among: Places) -> Floats:
+        """Return the covariance of measured layers (n, n)."""
+        return self.between(among, among) + self.noise**2 * np.eye(len(among[0]))
+
+    def predict(self, of: Places, among: Places, weights: Floats) -> Floats:
+        """Return the posterior mean at m layers (m,): `between` these and n measured ones @ weights (n,)."""
+        found: Floats = self.linear * (of[0] @ (among[0].T @ weights))
+        found += self.near * (_near(of[1], among[1], self.length) @ weights)
+        alone = np.zeros(len(found))
+        for own, known in zip(of[1].T, among[1].T, strict=True):
+            values, place = np.unique(own, return_inverse=True)  # many columns have few values
+            alone += (_alike(values, known, self.reach) @ weights)[place]
+        found += self.each / of[1].shape[1] * alone
+        return found
+
+
+def _alike(a: Floats, b: Floats, reach: float) -> Floats:
+    """Return exp(-(a - b)^2 / (2 r^2)) of all pairs of numbers (n, m)."""
+    found: Floats = np.exp((a[:, None] - b) ** 2 / (-2 * reach**2))
+    return found
+
+
+def _near(a: Floats, b: Floats, length: float) -> Floats:
+    """Return exp(-|a - b|^2 / (2 l^2 P)) of all pairs of places (n, P) and (m, P): (n, m)."""
+    apart = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T
+    found: Floats = np.exp(-np.maximum(apart, 0) / (2 * length**2 * a.shape[1]))
+    return found
+
+
+def _each(a: Floats, b: Floats, reach: float) -> Floats:
+    """Return the mean of `_alike` over the columns of places (n, P) and (m, P): (n, m)."""
+    found: Floats = np.zeros((len(a), len(b)))
+    for own, known in zip(a.T, b.T, strict=True):
+        found += _alike(own, known, reach)
+    found /= a.shape[1]
+    return found
+
+
+class Views(NamedTuple):
     """Predictions for layers on a device: as if it were each of the training devices, and as itself.
 
     Attributes
@@ -51,17 +153,15 @@ class Views:
     def columns(self, scales: Scales, center: float) -> Places:
         """Return inputs of the linear part (n, D + 3), and places with the usual time added (n, F + 1)."""
         own = np.log(scales[0] * self.fixed + scales[1] * self.working)
-        slope = self.usual - center
-        linear = [
-            self.seen - self.usual[:, None],
-            np.stack([np.ones_like(slope), own - self.usual, _SLOPE * slope], 1),
-        ]
-        root = np.sqrt(self.places.shape[1])
-        return np.concatenate(linear, 1), np.concatenate([self.places, _PLACE * root * slope[:, None]], 1)
+        slope, root = self.usual - center, np.sqrt(self.places.shape[1])
+        more = np.stack([np.ones_like(slope), own - self.usual, _SLOPE * slope], 1)
+        return (
+            np.concatenate([self.seen - self.usual[:, None], more], 1),
+            np.concatenate([self.places, _PLACE * root * slope[:, None]], 1),
+        )
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """A Gaussian process of log(measured / usual) on a device: linear in the known devices, local in places.
 
     So a device is a mixture of the known ones, as far as its measured layers support that.
@@ -106,33 +206,31 @@ class Calibration:
 
     def log_ms(self, views: Views) -> Floats:
         """Predict the natural logarithm of the times in ms (m,)."""
-        among = self.linear, self.places
         own = views.columns(self.scales, self.center)
-        return views.usual + self.covariance.predict(own, among, self.weights)
+        return views.usual + self.covariance.predict(own, self.among, self.weights)
+
+    @property
+    def among(self) -> Places:
+        """Inputs and places of the measured layers."""
+        return self.linear, self.places
 
     def write(self, file: File) -> None:
         """Add the process to a file."""
-        file.put(
-            numbers=np.array([*self.scales, self.center]),
-            covariance=np.array(astuple(self.covariance)),
-            linear=self.linear,
-            places=self.places,
-            weights=self.weights,
-            left=self.left,
-        )
+        arrays = {name: getattr(self, name) for name in ("linear", "places", "weights", "left")}
+        numbers, covariance = np.array([*self.scales, self.center]), np.array(self.covariance)
+        file.put(numbers=numbers, covariance=covariance, **arrays)
 
     @classmethod
     def read(cls, file: File, devices: int, columns: int) -> Calibration:
         """Restore what `write` added, for these numbers of training devices and of columns of places."""
         first = file.tensors.get(f"{file.prefix}weights")
         count = 0 if first is None else first.size
-        if not LEAST_LAYERS <= count <= MOST_LAYERS:
-            raise file.wrong("weights", f"{LEAST_LAYERS} to {MOST_LAYERS} numbers", f"{count}")
+        right = LEAST_LAYERS <= count <= MOST_LAYERS
+        file.check(right, "weights", f"{LEAST_LAYERS} to {MOST_LAYERS} numbers", count)
         a, b, center = file.get("numbers", 3).tolist()
-        covariance = file.get("covariance", len(fields(Covariance)))
+        covariance = file.get("covariance", len(Covariance._fields))
         for name, least in (("numbers", min(a, b)), ("covariance", covariance.min())):
-            if least <= 0:
-                raise file.wrong(name, "scales and variances above 0", f"{least:g}")
+            file.check(least > 0, name, "scales and variances above 0", least)
         linear, places = file.get("linear", count, devices + 3), file.get("places", count, columns + 1)
         weights, left = file.get("weights", count), file.get("left", count)
         return cls((a, b), center, Covariance(*covariance.tolist()), linear, places, weights, left)
@@ -170,9 +268,10 @@ def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np
     between, within = covariance.between(here, there), covariance.between(here, here)
     variance = np.diag(within).copy()
     if measured is not None:
-        before = measured.linear, measured.places
-        factor = np.linalg.cholesky(covariance.within(before))
-        mine, theirs = (np.linalg.solve(factor, covariance.between(before, one)) for one in (here, there))
+        factor = np.linalg.cholesky(covariance.within(measured.among))
+        mine, theirs = (
+            np.linalg.solve(factor, covariance.between(measured.among, one)) for one in (here, there)
+        )
         between -= mine.T @ theirs
         within -= mine.T @ mine
         variance -= (mine**2).sum(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,9 @@ from tpugraphs import _core
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import FIGURES, Device
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kinds import Kind, Work
+from tpugraphs.layertime.kinds import Floats, Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
 
-__all__ = ["Costs", "Scales", "cost_terms", "evenly", "fitted_scales"]
-
-Floats = NDArray[np.float64]
 Scales = tuple[float, float]  # factors of the fixed overhead and of the work-dependent time
 
 _TILES = (64, 128)  # rows and columns that products are padded to
@@ -117,30 +114,23 @@ class Costs:
     An unseen device has the factors that fit the layers of all others, weighted by how alike the figures are.
     """
 
-    def __init__(self, devices: Sequence[Device], size: Floats, fits: Sequence[tuple[Floats, ...]]) -> None:
-        self.devices, self.size = tuple(devices), size
-        self._fits = {device.name: fit for device, fit in zip(devices, fits, strict=True)}
+    def __init__(self, size: Floats, fits: Mapping[Device, tuple[Floats, Floats]]) -> None:
+        self.size, self._fits = size, fits
+        self.names = tuple(device.name for device in fits)
         self._factors: dict[tuple[Device, str | None], Floats] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the training devices."""
-        return tuple(self._fits)
 
     @classmethod
     def fit(cls, table: LayerTable) -> Costs:
         """Learn from measured layers."""
-        assert table.ms is not None
         terms = cost_terms(table)
         size = np.maximum(terms.max(0), _LEAST_MS)
-        devices, fits = [], []
+        fits = {}
         for device in table.devices:
             rows = np.flatnonzero(table.per_device_name() == device.name)
             if rows.size:
                 rows = rows[evenly(rows.size, _MOST_FITTED)]
-                devices.append(device)
-                fits.append(fitted(terms[rows] / size, table.ms[rows])[1:])
-        return cls(devices, size, fits)
+                fits[device] = fitted(terms[rows] / size, table.times[rows])[1:]
+        return cls(size, fits)
 
     def factors(self, device: Device, without: str | None = None) -> Floats:
         """Return the factor of every term (T,) on a device; `without`: fit without that training device."""
@@ -149,14 +139,15 @@ class Costs:
         return self._factors[device, without]
 
     def _solved(self, device: Device, without: str | None) -> Floats:
-        used = [one for one in self.devices if one.name != without]
+        used = [one for one in self._fits if one.name != without]
         apart = np.array([_apart(one, device) for one in used])
         weights = np.exp(-(apart - apart.min()) / (2 * _ALIKE**2))
-        if device.name in self._fits and device.name != without:
-            weights = np.where([one.name == device.name for one in used], 1.0, _OTHERS * weights)
-        fits = [self._fits[one.name] for one in used]
+        own = [one.name == device.name for one in used]
+        if any(own):
+            weights = np.where(own, 1.0, _OTHERS * weights)
         products, moments = (
-            np.sum([weight * fit[i] for weight, fit in zip(weights, fits, strict=True)], 0) for i in (0, 1)
+            np.sum([weight * self._fits[one][i] for weight, one in zip(weights, used, strict=True)], 0)
+            for i in (0, 1)
         )
         found: Floats = _core.nonnegative(products, moments, _SWEEPS) / self.size
         if not (found < _MOST_COST).all():  # also of NaN
@@ -184,7 +175,7 @@ class Costs:
 
     def write(self, file: File) -> None:
         """Add the fits to a file."""
-        products, moments = (np.array(part) for part in zip(*self._fits.values(), strict=True))
+        products, moments = map(np.array, zip(*self._fits.values(), strict=True))
         file.put(size=self.size, products=products, moments=moments)
 
     @classmethod
@@ -193,9 +184,8 @@ class Costs:
         count, terms = len(devices), cost_terms(one_layer(kind)).shape[1]
         products, moments = file.get("products", count, terms, terms), file.get("moments", count, terms)
         size = file.get("size", terms)
-        if not (size > 0).all():
-            raise file.wrong("size", "numbers above 0", f"{size.min():g}")
-        return cls(devices, size, list(zip(products, moments, strict=True)))
+        file.check((size > 0).all(), "size", "numbers above 0", size.min())
+        return cls(size, dict(zip(devices, zip(products, moments, strict=True), strict=True)))
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:

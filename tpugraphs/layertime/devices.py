@@ -1,16 +1,25 @@
-"""Devices that layers run on: peak rates and sizes, from public data sheets."""
+"""Devices that layers run on: their figures, from public data sheets, from the system, or measured."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+import functools
+import json
+import timeit
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_number
-
-__all__ = ["DEVICES", "FIGURES", "LIMITS", "Device", "get_device"]
+from tpugraphs.system import machine
+from tpugraphs.system.arguments import check_number, check_type, check_whole
+from tpugraphs.system.words import counted
 
 LIMITS = (1e-6, 1e12)
 """Range of every figure of a device: within it no prediction overflows."""
@@ -58,35 +67,10 @@ FIGURES = tuple(field.name for field in fields(Device)[1:])
 
 
 # One chip each: the cards M60 and K80 have two.
-_KNOWN = (
-    Device("K40", 4291, 288, 745, 15, 1.5, 12),
-    Device("K80", 4368, 240, 875, 13, 1.5, 12),
-    Device("M60", 4825, 160, 1178, 16, 2, 8),
-    Device("GTX1080Ti", 11340, 484, 1582, 28, 2.75, 11),
-    Device("P4", 5699, 192, 1113, 20, 2, 8),
-    Device("P100", 9519, 732, 1328, 56, 4, 16),
-    Device("V100", 14029, 900, 1370, 80, 6, 32),
-    Device("T4", 8141, 320, 1590, 40, 4, 15),
-    Device("A100-40GB", 19492, 1555, 1410, 108, 40, 40),
-    Device("A100-80GB", 19492, 1935, 1410, 108, 40, 80),
-    Device("H100", 66908, 3430, 1980, 132, 50, 80),
-    Device("L4", 31334, 300, 2040, 60, 48, 24),
-)
-
-DEVICES: dict[str, Device] = {device.name: device for device in _KNOWN}
+_SHEETS = json.loads(Path(__file__).with_name("devices.json").read_text())
+DEVICES = {name: Device(name, **sheet["figures"]) for name, sheet in _SHEETS.items()}
 """Known devices by name."""
-
-_ALIASES = {
-    "nvidia a100-pcie-40gb": "A100-40GB",
-    "nvidia a100-sxm4-40gb": "A100-40GB",
-    "nvidia a100 80gb pcie": "A100-80GB",
-    "nvidia h100 80gb hbm3": "H100",
-    "nvidia l4": "L4",
-    "tesla p100-pcie-16gb": "P100",
-    "tesla p4": "P4",
-    "tesla t4": "T4",
-    "tesla v100-pcie-32gb": "V100",
-}
+_ALIASES = {alias: name for name, sheet in _SHEETS.items() for alias in sheet["aliases"]}
 
 
 def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
@@ -110,8 +94,7 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     """
     if isinstance(device, Device):
         return device
-    if not isinstance(device, str):
-        raise ConfigError(f"device: expected a name or a Device, got {device!r}")
+    check_type("device", device, str, expected="a name or a Device")
     own: dict[str, Device] = {}
     for one in known:
         own.setdefault(one.name, one)
@@ -124,3 +107,144 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
             f"device {device!r}: unknown{hint} Describe your own by tpugraphs.layertime.Device(...)"
         )
     return own.get(found) or DEVICES[found]
+
+
+_REPEATS = 5  # of which the fastest counts
+_SIDE = 1024  # of the matrices, for a thread; more threads have more to do
+_LEAST_COPY, _MOST_COPY = 1 << 26, 1 << 29  # bytes
+
+# Multiply-adds of float32 that a multiprocessor begins per clock, by compute capability (NVIDIA's CUDA
+# programming guide, "arithmetic instructions"); by the first number where the second is not there.
+_LANES = {
+    (5,): 128, (6, 0): 64, (6,): 128, (7,): 64, (8, 0): 64, (8,): 128, (9,): 128, (10,): 128, (12,): 128,
+}  # fmt: skip
+
+
+def this_device(threads: int | None = None, name: str | None = None, gpu: bool = False) -> Device:
+    """Describe this machine as a device.
+
+    For a CPU, `peak_gflops` is the rate of a product of large float32 matrices in the C core, and
+    `bandwidth_gbps` that of a copy too large for the caches, bytes read and written. Both are measured once
+    per process and number of threads; the other figures are read from the system. For a GPU, the figures are
+    those of its data sheet, or are derived from what its driver reports.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Threads of the CPU, which are its `units`; by default `tpugraphs.get_num_threads`.
+    name : str, optional
+        By default the name of the processor with the number of threads, or that of the GPU.
+    gpu : bool
+        Describe PyTorch's current GPU (extra ``[torch]``).
+
+    Returns
+    -------
+    Device
+        As the functions of this module take it.
+
+    Raises
+    ------
+    ConfigError
+        A wrong number of threads; no GPU, or no PyTorch; a figure that the system does not report: the
+        message says how to describe the device.
+    """
+    if gpu:
+        torch = torch_library(gpu=True)
+        return gpu_device(torch.cuda.get_device_properties(torch.cuda.current_device()), name)
+    check_threads(threads)
+    count = min(_core.get_num_threads(), machine.usable_processors()) if threads is None else threads
+    memory, cache = machine.memory_gib("MemTotal"), machine.cache_mb()
+    read = {"clock_mhz": machine.clock_mhz(), "cache_mb": cache, "memory_gb": (memory or 0) * 2**30 / 1e9}
+    chosen = cpu_name(count) if name is None else name
+    known = _known(chosen, read)
+    peak, bandwidth = _rates(count, 4 * known["cache_mb"] * 1e6)
+    return Device(chosen, peak, bandwidth, units=count, **known)
+
+
+def check_threads(threads: object) -> None:
+    """Raise ConfigError for more threads than there are processors; None is fine."""
+    if threads is not None:
+        check_whole("threads, at most the usable processors", threads, 1, machine.usable_processors())
+
+
+def cpu_name(threads: int) -> str:
+    """Return the default name of the CPU with that many threads."""
+    return f"{machine.processor() or 'CPU'}, {counted(threads, 'thread')}"
+
+
+def gpu_device(properties: Any, name: str | None = None) -> Device:
+    """Return a GPU as a device: by its name if that is known, else from a framework's properties.
+
+    Raises
+    ------
+    ConfigError
+        The name is unknown, and the properties lack a figure.
+    """
+    try:
+        known = get_device(properties.name)
+        return known if name is None else replace(known, name=name)
+    except ConfigError:
+        pass
+
+    def figure(name: str) -> Any:
+        return getattr(properties, name, 0)
+
+    capability, units = (figure("major"), figure("minor")), figure("multi_processor_count")
+    lanes = _LANES.get(capability, _LANES.get(capability[:1], 0))
+    read = {
+        "peak_gflops": 2 * lanes * units * figure("clock_rate") / 1e6,
+        "bandwidth_gbps": figure("memory_bus_width") / 4 * figure("memory_clock_rate") / 1e6,  # kHz, twice
+        "clock_mhz": figure("clock_rate") / 1000,
+        "cache_mb": figure("L2_cache_size") / 1e6,
+        "memory_gb": figure("total_memory") / 1e9,
+    }
+    chosen = properties.name if name is None else name
+    return Device(chosen, units=units, **_known(chosen, read))
+
+
+def torch_library(gpu: bool | None = False) -> Any:
+    """Import PyTorch; ConfigError if it is missing or, with `gpu`, can use no GPU."""
+    try:
+        import torch
+    except ImportError:
+        raise ConfigError("PyTorch is not installed: pip install tpugraphs[torch]") from None
+    if gpu and not torch.cuda.is_available():
+        raise ConfigError("gpu: expected a GPU that PyTorch can use, found none")
+    return torch
+
+
+def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
+    """Return figures, rounded; ConfigError if the system does not report all of them."""
+    known = {figure: round(value, 3) for figure, value in read.items() if value}
+    if missing := [figure for figure in read if figure not in known]:
+        raise ConfigError(
+            f"device {name!r}: the system does not report {', '.join(missing)}; describe the device by "
+            f"tpugraphs.layertime.Device(name, {', '.join(FIGURES)})"
+        )
+    return known
+
+
+@functools.cache
+def _rates(threads: int, least_copy: float) -> tuple[float, float]:
+    """Measure the peak in GFLOP/s and the bandwidth in GB/s of that number of threads."""
+    side = _SIDE if threads <= 4 else 2 * _SIDE
+    a, b = np.random.default_rng(0).random((2, side, side), np.float32)
+    out = np.empty_like(a)
+    before = _core.get_num_threads()
+    _core.set_num_threads(threads)
+    try:
+        product = _least_seconds(lambda: _core.product(a, b, "f32", None, None, False, out))
+    finally:
+        _core.set_num_threads(before)
+    size = int(min(max(least_copy, _LEAST_COPY), _MOST_COPY)) // 8
+    source, target = np.ones(size), np.zeros(size)
+    pairs = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+    with ThreadPoolExecutor(threads) as pool:
+        copied = _least_seconds(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)))
+    return round(2 * side**3 / product / 1e9, 1), round(2 * 8 * size / copied / 1e9, 1)
+
+
+def _least_seconds(work: Callable[[], Any]) -> float:
+    """Return the seconds of the fastest of several calls, after one that does not count."""
+    work()
+    return min(timeit.repeat(work, number=1, repeat=_REPEATS))

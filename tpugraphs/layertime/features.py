@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.kinds import Choice, Kind, Size, Work
+from tpugraphs.layertime.kinds import Column, Floats, Kind, Work
 from tpugraphs.layertime.table import LayerTable
-
-__all__ = ["Space", "features", "matrix", "roofline_ms"]
-
-Floats = NDArray[np.float64]
 
 _TILES = ((128, 128), (128, 64), (64, 64), (64, 32))  # rows and columns that one unit computes at a time
 _ALIGNED = (2, 4, 8, 32, 64)  # divisors that vector loads and tiles favour
@@ -90,8 +86,7 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """Ranges and scales of the features of the training layers.
 
     Attributes
@@ -116,7 +111,7 @@ class Space:
 
         `clipped`: with values clipped to the range of their column.
         """
-        varies = self._varying
+        varies = self.varying
         placed: Floats = np.take(columns, varies, 1)
         if clipped:
             np.clip(placed, self.low[varies], self.high[varies], out=placed)
@@ -126,7 +121,7 @@ class Space:
 
     def reaching(self, places: Floats) -> Space:
         """Return the space, widened to hold these places (n, V)."""
-        varies = self._varying
+        varies = self.varying
         low, high = self.low.copy(), self.high.copy()
         columns = places * self.spread[varies] + self.center[varies]
         low[varies] = np.minimum(low[varies], columns.min(0))
@@ -146,30 +141,20 @@ class Space:
         return np.where(beyond > _NEAR, beyond, 0.0)
 
     @property
-    def size(self) -> int:
-        """Number of columns that vary."""
-        return int(self._varying.size)
-
-    @property
-    def _varying(self) -> NDArray[np.intp]:
+    def varying(self) -> NDArray[np.intp]:
+        """Numbers of the columns that vary (V,)."""
         return np.flatnonzero(self.high - self.low > _NEAR)
-
-    def to_file(self) -> Floats:
-        """Return one array (4, F)."""
-        return np.stack([self.low, self.high, self.center, self.spread])
 
     @classmethod
     def read(cls, file: File, name: str, count: int) -> Space:
-        """Restore what `to_file` returned, of `count` columns, from the tensor of that name."""
+        """Return the space in the tensor of that name, a row (count,) for each field."""
         found = cls(*file.get(name, 4, count))
-        if not (found.spread > 0).all():
-            raise file.wrong(name, "spreads above 0", f"{found.spread.min():g}")
+        file.check((found.spread > 0).all(), name, "spreads above 0", found.spread.min())
         low, center, high = found.low - _NEAR, found.center, found.high + _NEAR  # means are rounded
         outside = ~((-_FAR <= low) & (low <= center) & (center <= high) & (high <= _FAR))
-        if outside.any():
-            i = int(np.flatnonzero(outside)[0])
-            values = f"{found.low[i]:g}, {center[i]:g}, {found.high[i]:g} in column {i}"
-            raise file.wrong(name, f"low <= center <= high within {_FAR:g}", values)
+        i = int(np.argmax(outside))
+        values = f"{found.low[i]:g}, {center[i]:g}, {found.high[i]:g} in column {i}"
+        file.check(not outside.any(), name, f"low <= center <= high within {_FAR:g}", values)
         return found
 
 
@@ -178,26 +163,23 @@ def matrix(table: LayerTable) -> Floats:
     return np.stack(list(features(table).values()), 1).astype(np.float64)
 
 
-def _count(column: Size | Choice) -> int:
+def _count(column: Column) -> int:
     """Return how many features `_described` makes of a column."""
-    if isinstance(column, Choice):
-        return len(column.values)
-    return 1 if column.high == 1 else 1 + len(_ALIGNED)
+    return len(column.values) or (1 if column.high == 1 else 1 + len(_ALIGNED))
 
 
-def _described(table: LayerTable, column: Size | Choice) -> Iterator[tuple[str, Floats]]:
+def _described(table: LayerTable, column: Column) -> Iterator[tuple[str, Floats]]:
     """Yield a column as its logarithm and divisibility, or as a flag per word."""
     values = table.columns[column.name]
-    if isinstance(column, Choice):
+    if column.values:
         for word in column.values:
             yield f"{column.name}={word}", (values == word).astype(np.float64)
-        return
-    if column.high == 1:
+    elif column.high == 1:
         yield column.name, values.astype(np.float64)
-        return
-    yield f"log {column.name}", np.log(values + (column.low == 0))
-    for least in _ALIGNED:
-        yield f"{column.name} % {least}", (values % least == 0).astype(np.float64)
+    else:
+        yield f"log {column.name}", np.log(values + (column.low == 0))
+        for least in _ALIGNED:
+            yield f"{column.name} % {least}", (values % least == 0).astype(np.float64)
 
 
 def _tiled(table: LayerTable, work: Work) -> Iterator[tuple[str, Floats]]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import CheckpointError, ConfigError
+from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import Device
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
-
-__all__ = ["File"]
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,6 @@ class File:
     metadata: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, NDArray[Any]] = field(default_factory=dict)
     prefix: str = ""
-
-    def part(self, prefix: str) -> File:
-        """Return the same file, for tensors whose names begin with a prefix."""
-        return replace(self, prefix=prefix)
 
     def put(self, **tensors: NDArray[Any]) -> None:
         """Add tensors."""
@@ -68,19 +62,20 @@ class File:
         try:
             found = tuple(Device(*row) for row in self.entry(entry, list))
         except (TypeError, ConfigError) as error:
-            raise self.wrong(entry, "a name and figures each", str(error)) from None
-        if len({one.name for one in found}) < len(found):
-            raise self.wrong(entry, "every name once", ", ".join(one.name for one in found))
+            raise tensorfile.fail(self.path, entry, "a name and figures each", str(error)) from None
+        names = [one.name for one in found]
+        self.check(len(set(names)) == len(names), entry, "every name once", ", ".join(names))
         return found
 
     def get_rankers(self, count: int) -> list[Ranker]:
         """Return the rankers; CheckpointError unless there are `count`."""
         found = filekinds.read_members(self.path, self.metadata, self.tensors)
         rankers = [one for one in found if isinstance(one, Ranker)]
-        if not len(rankers) == len(found) == count:
-            raise self.wrong("members", counted(count, "ranker"), counted(len(found), "member"))
+        right = len(rankers) == len(found) == count
+        self.check(right, "members", counted(count, "ranker"), counted(len(found), "member"))
         return rankers
 
-    def wrong(self, name: str, expected: str, found: str) -> CheckpointError:
-        """Return an error about an entry or a tensor."""
-        return tensorfile.fail(self.path, self.prefix + name, expected, found)
+    def check(self, right: Any, name: str, expected: str, found: Any) -> None:
+        """Raise CheckpointError about an entry or a tensor that is not right."""
+        if not right:
+            raise tensorfile.fail(self.path, self.prefix + name, expected, f"{found}")

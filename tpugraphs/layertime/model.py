@@ -1,12 +1,13 @@
-"""Models of the time of a layer on a device."""
+"""Models of the time of a layer on a device, and those that come with the package."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Self, Unpack
 
@@ -20,21 +21,17 @@ from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibrati
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.files import File
-from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
-from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.methods import METHODS, log_of
-from tpugraphs.layertime.methods.fields import MethodFields
-from tpugraphs.layertime.table import Layers, LayerTable, one_layer, read_table
+from tpugraphs.layertime.kinds import KINDS, Floats
+from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields, log_of
+from tpugraphs.layertime.table import Layers, LayerTable, Where, one_layer, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.arguments import check_choice, check_share, check_whole
 from tpugraphs.system.files import file_name
 
-__all__ = ["LayerTimeModel"]
-
-Floats = NDArray[np.float64]
 _FILE_KIND = "layer-time"
 _CHUNK = 1 << 13  # layers
 _MOST_LOG = 600.0  # of a time; intervals are finite, too
+_FOLDER = Path(__file__).parents[1] / "measured" / "layers"
 
 
 class LayerTimeModel:
@@ -104,12 +101,7 @@ class LayerTimeModel:
         """Calibrations by name of the device."""
         return MappingProxyType(self._calibrated)
 
-    def fit(
-        self,
-        table: Layers,
-        device: str | Device | Sequence[str] | None = None,
-        verbose: bool | None = None,
-    ) -> Self:
+    def fit(self, table: Layers, device: Where = None, verbose: bool | None = None) -> Self:
         """Learn from measured layers.
 
         Parameters
@@ -139,7 +131,7 @@ class LayerTimeModel:
         vars(self).update(made)  # all at once
         return self
 
-    def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
+    def calibrate(self, table: Layers, device: Where = None) -> Self:
         """Adapt the model to a device by a few of its layers. Predictions for other devices stay as they are.
 
         A Gaussian process learns which known devices it is like. Its times are a mixture of theirs and of the
@@ -170,20 +162,17 @@ class LayerTimeModel:
         found = {}
         for name, rows in layers.by_device():
             own = layers.take(rows)
-            assert own.ms is not None
             if not LEAST_LAYERS <= len(own) <= MOST_LAYERS:
                 raise ConfigError(
                     f"device {name!r}: expected {LEAST_LAYERS} to {MOST_LAYERS:,} layers to calibrate by, "
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
-            found[name] = Calibration.fit(self._views(own, space), own.ms)
+            found[name] = Calibration.fit(self._views(own, space), own.times)
         figures = {one.name: one for one in layers.devices if one.name in found}
         vars(self).update(_calibrated=self._calibrated | found, _figures=self._figures | figures)
         return self
 
-    def suggest(
-        self, count: int, table: Layers, device: str | Device | Sequence[str] | None = None
-    ) -> NDArray[np.int64]:
+    def suggest(self, count: int, table: Layers, device: Where = None) -> NDArray[np.int64]:
         """Choose layers to measure next, so that `calibrate` learns most from them.
 
         Parameters
@@ -215,9 +204,7 @@ class LayerTimeModel:
             check_whole("count", count, 1, most), self._views(layers, space), self._calibrated.get(names[0])
         )
 
-    def out_of_range(
-        self, table: Layers, device: str | Device | Sequence[str] | None = None
-    ) -> NDArray[np.bool_]:
+    def out_of_range(self, table: Layers, device: Where = None) -> NDArray[np.bool_]:
         """Return which layers are outside the training range: (n,) bool.
 
         A size, a word or the number of operations of such a layer is beyond those of all training layers,
@@ -298,7 +285,7 @@ class LayerTimeModel:
         }
         return ErrorQuantiles({**self._method.errors.known, **own}, self._method.errors.other)
 
-    def predict(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Floats:
+    def predict(self, table: Layers, device: Where = None) -> Floats:
         """Return the time of every layer in milliseconds: (n,) float64.
 
         Parameters
@@ -324,9 +311,7 @@ class LayerTimeModel:
         found: Floats = np.exp(self._log_ms(layers, space))
         return found
 
-    def predict_interval(
-        self, table: Layers, level: float = 0.8, device: str | Device | Sequence[str] | None = None
-    ) -> Floats:
+    def predict_interval(self, table: Layers, level: float = 0.8, device: Where = None) -> Floats:
         """Return intervals that hold the time of a layer with probability `level`, in ms: (n, 2) float64.
 
         Their ends are quantiles of the relative errors on held-out layers of the same device or, for an
@@ -375,10 +360,10 @@ class LayerTimeModel:
         """
         space = self._check_trained()
         own = {"kind_of_layer": self.kind, "method": self.method, "seed": self.seed, "fields": self.fields}
-        file = File(metadata={"package": __version__, **own}, tensors={"space": space.to_file()})
+        file = File(metadata={"package": __version__, **own}, tensors={"space": np.stack(space)})
         file.put_devices("calibrated", [self._figures[name] for name in self._calibrated])
         for i, calibration in enumerate(self._calibrated.values()):
-            calibration.write(file.part(f"calibration.{i}."))
+            calibration.write(replace(file, prefix=f"calibration.{i}."))
         self._method.write(file)
         tensorfile.write(path, _FILE_KIND, file.metadata, file.tensors)
 
@@ -408,18 +393,17 @@ class LayerTimeModel:
         try:
             model = cls(kind, method, seed, **fields)
         except (ConfigError, TypeError) as error:
-            raise file.wrong("method", "a kind, method and fields that exist", str(error)) from None
+            expected = "a kind, method and fields that exist"
+            raise tensorfile.fail(name, "method", expected, str(error)) from None
         model._method.read(file, KINDS[kind])
         model._space = space = Space.read(file, "space", matrix(one_layer(KINDS[kind])).shape[1])
         for i, device in enumerate(file.get_devices("calibrated")):
-            part, known = file.part(f"calibration.{i}."), len(model._method.devices)
+            part, known = replace(file, prefix=f"calibration.{i}."), len(model._method.devices)
             model._figures[device.name] = device
-            model._calibrated[device.name] = Calibration.read(part, known, space.size)
+            model._calibrated[device.name] = Calibration.read(part, known, space.varying.size)
         return model
 
-    def _read(
-        self, table: Layers, device: str | Device | Sequence[str] | None, timed: bool = True
-    ) -> tuple[LayerTable, Space]:
+    def _read(self, table: Layers, device: Where, timed: bool = True) -> tuple[LayerTable, Space]:
         """Read layers, whose devices may have the model's names; return the trained space, too."""
         space = self._check_trained()
         return read_table(table, self.kind, device, timed, self.known_devices), space
@@ -428,3 +412,68 @@ class LayerTimeModel:
         if self._space is None:
             raise ConfigError("the model is not trained; call fit first, or LayerTimeModel.load")
         return self._space
+
+
+MODELS = {
+    "pytorch-cpu": "layers in PyTorch on one core of a CPU, measured by this project; sixteen kinds",
+    "pytorch-gpu": "operators in PyTorch 2.1 on five NVIDIA GPUs, from NeuSight's tables",
+    "tensorflow-gpu": "conv2d and dense layers in TensorFlow 1 on five NVIDIA GPUs, from the tables of "
+    "ml-performance-prediction",
+}
+"""Sets of models that come with the package, and the tables that they were fitted to."""
+
+
+def measured_layers(kind: str) -> LayerTable:
+    """Return layers that were measured on a CPU, in PyTorch on one thread.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`. ``measured/layers/README.md`` in the package says how they were measured.
+
+    Returns
+    -------
+    LayerTable
+        With times in milliseconds.
+
+    Raises
+    ------
+    ConfigError
+        No such kind.
+    """
+    return read_table(_FOLDER / f"{kind}.csv.gz", kind)
+
+
+def load_models(name: str) -> dict[str, LayerTimeModel]:
+    """Load models that come with the package: one per kind of layers, as `network_time` takes them.
+
+    Parameters
+    ----------
+    name : {"pytorch-cpu", "pytorch-gpu", "tensorflow-gpu"}
+        One of `MODELS`. A model knows its training devices by name; calibrate it for yours.
+
+    Returns
+    -------
+    dict of str to LayerTimeModel
+        By kind.
+
+    Raises
+    ------
+    ConfigError
+        Unknown name.
+    DataError
+        The files of the package are missing.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> models = tg.layertime.load_models("tensorflow-gpu")
+    >>> layer = {"batch": [32], "dim_input": [1024], "dim_output": [4096]}
+    >>> models["dense"].predict(layer, device="P100").shape  # milliseconds
+    (1,)
+    """
+    check_choice("models", name, MODELS)
+    paths = sorted((_FOLDER / name).glob("*.safetensors"))
+    if not paths:
+        raise DataError(f"{_FOLDER / name}: no models there; install the package again")
+    return {path.stem: LayerTimeModel.load(path) for path in paths}

@@ -1,4 +1,4 @@
-"""Tables of measured layers: one row per layer and device, from CSV files, dicts of arrays or DataFrames."""
+"""Tables of measured layers, one row per layer and device, and their splits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
-from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
-from tpugraphs.system.arguments import check_choice
+from tpugraphs.layertime.kinds import KINDS, Column, Kind
+from tpugraphs.system.arguments import check_choice, check_share
 from tpugraphs.system.files import name_of
 from tpugraphs.system.texts import csv_columns
 from tpugraphs.system.words import counted
-
-__all__ = ["Columns", "LayerTable", "one_layer", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
@@ -54,6 +52,19 @@ class LayerTable:
         """Return the number of rows."""
         return self.device.size
 
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """Measured times in milliseconds (n,).
+
+        Raises
+        ------
+        ConfigError
+            The table has none.
+        """
+        if self.ms is None:
+            raise ConfigError("table: expected measured times, this one has none")
+        return self.ms
+
     def take(self, rows: ArrayLike | slice) -> LayerTable:
         """Return some of the rows, by numbers, by a mask or by a slice.
 
@@ -67,12 +78,12 @@ class LayerTable:
         LayerTable
             Of the same kind.
         """
-        chosen = rows if isinstance(rows, slice) else np.atleast_1d(rows)
-        if not isinstance(chosen, slice) and not chosen.size:
-            chosen = slice(0)  # an empty list has no type
-        columns = {name: values[chosen] for name, values in self.columns.items()}
-        ms = None if self.ms is None else self.ms[chosen]
-        return replace(self, columns=columns, device=self.device[chosen], ms=ms)
+        if not isinstance(rows, slice):
+            rows = np.atleast_1d(rows) if np.size(rows) else slice(0)  # an empty list has no type
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return replace(
+            self, columns=columns, device=self.device[rows], ms=None if self.ms is None else self.ms[rows]
+        )
 
     def per_device(self, name: str) -> NDArray[np.float64]:
         """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,).
@@ -104,14 +115,12 @@ class LayerTable:
 _Source = str | os.PathLike[str] | Table | LayerTable
 Layers = _Source | Sequence[_Source]
 """Measured layers: the path of a CSV file, columns by name, a table, or several of these."""
+Where = str | Device | Sequence[str] | None
+"""A device by its name or itself, a name per layer, or None: the layers say it."""
 
 
 def read_table(
-    source: Layers,
-    kind: str,
-    device: str | Device | Sequence[str] | None = None,
-    timed: bool = True,
-    known: Sequence[Device] = (),
+    source: Layers, kind: str, device: Where = None, timed: bool = True, known: Sequence[Device] = ()
 ) -> LayerTable:
     """Read layers of one kind.
 
@@ -159,7 +168,8 @@ def read_table(
     columns, named = KINDS[kind].columns, None
     if isinstance(source, (str, os.PathLike)):
         source = Path(source)
-        named = _device_in_name(source, kind)
+        stem = source.name.partition(".")[0]
+        named = stem.removeprefix(f"{kind}_") if stem.startswith(f"{kind}_") else None
     if isinstance(source, Path) or hasattr(source, "read"):
         wanted = {name for column in columns for name in (column.name, *column.aliases)}
         found = Columns(csv_columns(source, {*wanted, *TIMES, "device", *FIGURES}), name_of(source))
@@ -180,10 +190,7 @@ def read_table(
 
 def one_layer(kind: Kind) -> LayerTable:
     """Return one dummy row, used to count features."""
-    columns: dict[str, NDArray[Any]] = {
-        column.name: np.array([column.values[0] if isinstance(column, Choice) else 1])
-        for column in kind.columns
-    }
+    columns = {column.name: np.array([column.values[0] if column.values else 1]) for column in kind.columns}
     return LayerTable(kind, columns, tuple(DEVICES.values())[:1], np.zeros(1, np.int64), None)
 
 
@@ -203,12 +210,6 @@ def join(tables: Sequence[LayerTable]) -> LayerTable:
         np.concatenate(numbers),
         np.concatenate(ms) if len(ms) == len(tables) else None,
     )
-
-
-def _device_in_name(path: Path, kind: str) -> str | None:
-    """Return the device that a file's name ends with, None if it does not begin with the kind."""
-    name = path.name.partition(".")[0]
-    return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
 class Columns:
@@ -238,28 +239,28 @@ class Columns:
         """Return an error about a row."""
         return DataError(f"{self.where}: column {name!r}, row {row}: expected {expected}, found {found:.80}")
 
-    def of(self, column: Size | Choice) -> NDArray[Any]:
+    def of(self, column: Column) -> NDArray[Any]:
         """Return a column of a kind of layers."""
-        name = next((name for name in (column.name, *column.aliases) if name in self.values), None)
+        name = self._first_of(column.name, *column.aliases)
         if name is None:
             if column.default is None:
                 raise DataError(f"{self.where}: no column {column.name!r}; found {', '.join(self.values)}")
             return np.full(self.rows, column.default)
-        if isinstance(column, Choice):
+        if column.values:
             return self._words(name, column)
         expected = f"a whole number from {column.low} to {column.high}"
         return self._numbers(name, column.low, column.high, expected, whole=True).astype(np.int64)
 
-    def _words(self, name: str, column: Choice) -> NDArray[np.str_]:
+    def _first_of(self, *names: str) -> str | None:
+        return next((name for name in names if name in self.values), None)
+
+    def _words(self, name: str, column: Column) -> NDArray[np.str_]:
         missing = _NONE if "None" in column.values else ()
-        codes = {word: code for code, word in enumerate(column.values)}
-        places = np.empty(self.rows, np.int64)
-        for row, value in enumerate(self.values[name]):
-            word = "None" if str(value) in missing else str(value)
-            if word not in codes:
-                raise self.error(name, row, f"one of {', '.join(codes)}", repr(word))
-            places[row] = codes[word]
-        return np.array(column.values)[places]
+        words = ["None" if str(value) in missing else str(value) for value in self.values[name]]
+        for row, word in enumerate(words):
+            if word not in column.values:
+                raise self.error(name, row, f"one of {', '.join(column.values)}", repr(word))
+        return np.array(words, np.array(column.values).dtype)
 
     def _numbers(
         self, name: str, low: float, high: float, expected: str, whole: bool = False
@@ -283,10 +284,9 @@ class Columns:
         for row, value in enumerate(self.values[name]):
             try:
                 float(value)
-            except OverflowError:
-                raise self.error(name, row, "a number", "one beyond all ranges") from None
-            except (TypeError, ValueError):
-                raise self.error(name, row, "a number", repr(value)) from None
+            except (OverflowError, TypeError, ValueError) as error:
+                found = "one beyond all ranges" if isinstance(error, OverflowError) else repr(value)
+                raise self.error(name, row, "a number", found) from None
         raise DataError(f"{self.where}: column {name!r}: expected one number per row")
 
     def _positive(self, name: str, what: str) -> NDArray[np.float64]:
@@ -295,10 +295,10 @@ class Columns:
 
     def times(self) -> NDArray[np.float64]:
         """Return the measured times in milliseconds (n,)."""
-        name = next((name for name in TIMES if name in self.values), None)
+        name = self._first_of(*TIMES)
         if name is None:
-            expected = ", ".join(TIMES)
-            raise DataError(f"{self.where}: no column of times; expected one of {expected}, in milliseconds")
+            expected = f"one of {', '.join(TIMES)}, in milliseconds"
+            raise DataError(f"{self.where}: no column of times; expected {expected}")
         return self._positive(name, "milliseconds")
 
     def check_outputs(self, kind: Kind, layers: Mapping[str, NDArray[Any]]) -> None:
@@ -325,13 +325,12 @@ class Columns:
 
     def described_devices(self) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
         """Return the devices that columns describe, and the index of every row's device: (n,)."""
-        for name in ("device", *FIGURES):
-            if name not in self.values:
-                expected = ", ".join(("device", *FIGURES))
-                todo = f"a table that describes its devices has {expected}"
-                raise DataError(f"{self.where}: no column {name!r}; {todo}")
+        names = ("device", *FIGURES)
+        if missing := [name for name in names if name not in self.values]:
+            todo = f"a table that describes its devices has {', '.join(names)}"
+            raise DataError(f"{self.where}: no column {missing[0]!r}; {todo}")
         figures = {name: self._positive(name, "a number") for name in FIGURES}
-        figures["units"] = self.of(Size("units", 1 << 30))
+        figures["units"] = self.of(Column("units", 1 << 30))
         words, first, places = _distinct(self.values["device"])
         for name, values in figures.items():
             other = np.flatnonzero(values != values[first][places])
@@ -353,3 +352,58 @@ def _distinct(names: Any) -> tuple[list[str], NDArray[np.int64], NDArray[np.int6
     listed = [str(name) for name in (names.astype(str) if isinstance(names, np.ndarray) else names)]
     words, first, places = np.unique(np.array(listed, object), return_index=True, return_inverse=True)
     return words.tolist(), first, places
+
+
+def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple[LayerTable, LayerTable]:
+    """Divide the layers of every device at random.
+
+    Parameters
+    ----------
+    table : LayerTable
+    share : float
+        Share of held-out layers, above 0 and below 1. Both parts have at least one layer of each device.
+    seed : int
+
+    Returns
+    -------
+    known, unseen : LayerTable
+
+    Raises
+    ------
+    ConfigError
+        A wrong share, or a device of a single layer.
+    """
+    check_share("share", share)
+    rng, held_out = np.random.default_rng(seed), np.zeros(len(table), bool)
+    for name, rows in table.by_device():
+        own = rng.permutation(np.flatnonzero(rows))
+        if own.size < 2:
+            raise ConfigError(f"device {name!r}: expected at least two layers to divide, got {own.size}")
+        held_out[own[: min(own.size - 1, max(1, round(share * own.size)))]] = True
+    return table.take(~held_out), table.take(held_out)
+
+
+def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTable]]:
+    """Leave out every device in turn.
+
+    Parameters
+    ----------
+    table : LayerTable
+        Layers that ran on several devices.
+
+    Yields
+    ------
+    device : str
+    known, unseen : LayerTable
+        Layers of the other devices, and of this one.
+
+    Raises
+    ------
+    ConfigError
+        Layers of one device only.
+    """
+    found = dict(table.by_device())
+    if len(found) < 2:
+        raise ConfigError(f"table: expected layers of at least two devices, got {', '.join(found) or 'none'}")
+    for name, rows in found.items():
+        yield name, table.take(~rows), table.take(rows)

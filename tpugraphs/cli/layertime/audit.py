@@ -10,6 +10,7 @@ import argparse
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
 
 
@@ -19,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "CSV file of layers of one kind in the order they were measured in, maybe compressed (.gz); - reads "
         "standard input"
     )
-    common.option(parser, "table TABLE", meaning, nargs="+")
-    common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    option(parser, "table TABLE", meaning, nargs="+")
+    option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
 
 

@@ -10,17 +10,18 @@ import argparse
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system.words import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
     meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`; - reads standard input"
-    common.option(parser, "table TABLE", meaning, nargs="+")
+    option(parser, "table TABLE", meaning, nargs="+")
     shared.add_device(parser, "where they ran, if the table does not say it")
-    common.option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
+    option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     shared.check_name(args.out, ".safetensors")
     model, where = shared.open_model(args)
     table = tg.layertime.read_table(shared.tables(args), model.kind, where, known=model.known_devices)
-    assert table.ms is not None
-    before = np.abs(model.predict(table) / table.ms - 1)
+    before = np.abs(model.predict(table) / table.times - 1)
     model.calibrate(table)
     model.save(args.out)
     results = []

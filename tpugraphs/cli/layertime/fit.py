@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import METHODS
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted, few
 
@@ -30,17 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "CSV file of layers of one kind, maybe compressed (.gz); the device is in its columns, or at the "
         "end of its name as in dense_K40.csv; - reads standard input, with --kind"
     )
-    common.option(parser, "table TABLE", meaning, nargs="+")
-    common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
-    meaning = "networks of a roofline's residual, the roofline alone, or trees (default: %(default)s)"
-    common.option(parser, "--method NAME", meaning, choices=METHODS, default="residual")
-    common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
+    option(parser, "table TABLE", meaning, nargs="+")
+    option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    meaning = "networks of a roofline's residual, the roofline alone, or trees"
+    option(parser, "--method NAME", meaning, choices=list(tg.layertime.METHODS), default="residual")
+    option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
-    meaning = "share of the layers that are held out to judge the model (default: %(default)s)"
-    common.option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
-    common.option(
-        parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED
-    )
+    meaning = "share of the layers that are held out to judge the model"
+    option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
+    option(parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED)
     common.add_seed(parser)
 
 
@@ -65,13 +63,10 @@ def run(args: argparse.Namespace) -> int:
             for line in judged
         ]
         common.say(args, tables.text("on held-out layers:", _HEADS, cells))
-    where = shlex.quote(names[0])
-    common.remark(
-        args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}"
-    )
-    common.emit(
-        args, {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
-    )
+    todo = f"predict {args.out} TABLE --device {shlex.quote(names[0])}"
+    common.remark(args, f"wrote {args.out}; next: tpugraphs layertime {todo}")
+    result = {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
+    common.emit(args, result)
     return 0
 
 
@@ -82,10 +77,9 @@ def _judged(model: LayerTimeModel, table: LayerTable) -> list[dict[str, Any]]:
     """Return relative errors |predicted / measured - 1| of every device, and how many intervals hold."""
     import numpy as np
 
-    assert table.ms is not None
-    errors = np.abs(model.predict(table) / table.ms - 1)
+    errors = np.abs(model.predict(table) / table.times - 1)
     low, high = model.predict_interval(table, 0.8).T
-    within = (low <= table.ms) & (table.ms <= high)
+    within = (low <= table.times) & (table.times <= high)
     return [
         {
             "device": name,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import FRAMEWORKS, KINDS
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute
@@ -27,41 +27,42 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "kind KIND", f"one or several of {', '.join(KINDS)}", nargs="+")
-    meaning = "framework to run the layers in; each is an extra of the package (default: %(default)s)"
-    common.option(parser, "--framework NAME", meaning, choices=FRAMEWORKS, default="torch")
+    from tpugraphs.layertime.frameworks import FRAMEWORKS
+
+    option(parser, "kind KIND", f"one or several of {', '.join(tg.layertime.KINDS)}", nargs="+")
+    meaning = "framework to run the layers in; each is an extra of the package"
+    option(parser, "--framework NAME", meaning, choices=list(FRAMEWORKS), default="torch")
     meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
-    common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
+    option(parser, "--count N", meaning, type=whole(1, 1 << 20))
     meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
-    common.option(parser, "--out PATH", meaning, required=True)
+    option(parser, "--out PATH", meaning, required=True)
     common.add_seed(parser, "of the layers that are drawn")
     shared.add_passes(parser)
     meaning = (
         "measure the layers of this table, as `tpugraphs layertime suggest` writes it; - reads standard input"
     )
-    common.option(parser, "--layers FILE", meaning)
-    common.option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
+    option(parser, "--layers FILE", meaning)
+    option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
     group = parser.add_mutually_exclusive_group()
     for name, value in (("gpu", True), ("cpu", False)):
         meaning = f"run on the {name.upper()} (default: the GPU, if the framework has one)"
-        common.option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
-    meaning = "blocks of calls of each layer, the median of which counts (default: %(default)s)"
-    common.option(parser, "--repeats N", meaning, type=common.whole(1, 1000), default=5)
+        option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
+    meaning = "blocks of calls of each layer, the median of which counts"
+    option(parser, "--repeats N", meaning, type=whole(1, 1000), default=5)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure the layers that the files do not hold yet."""
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, tg.layertime.KINDS)
     if args.layers is not None and (len(kinds) > 1 or (args.count, args.training) != (None, None)):
         raise ConfigError("--layers: expected one kind, and neither --count, --training nor --forward")
     paths = _paths(args.out, kinds)
     results = []
     for kind in kinds:
         table = _measured(args, kind, paths[kind])
-        assert table.ms is not None
-        median = float(sorted(table.ms)[len(table) // 2])
+        median = float(sorted(table.times)[len(table) // 2])
         name = table.devices[0].name
         layers = counted(len(table), "layer")
         common.remark(args, f"{kind}: {layers} on {name}, median {median:.3g} ms, in {paths[kind]}")
@@ -95,24 +96,12 @@ def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to continue.
     """
-    how: dict[str, Any] = {
-        "seed": args.seed,
-        "training": args.training,
-        "layers": common.stdin(args, args.layers),
-    }
-    how |= {} if args.count is None else {"count": args.count}
+    names = ("seed", "training", "threads", "gpu", "repeats", *(() if args.count is None else ("count",)))
+    how: dict[str, Any] = {name: getattr(args, name) for name in names}
+    how |= {"layers": common.stdin(args, args.layers), "name": args.device_name}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
-        table: LayerTable = tg.layertime.measure(
-            kind,
-            args.framework,
-            path,
-            name=args.device_name,
-            threads=args.threads,
-            gpu=args.gpu,
-            repeats=args.repeats,
-            **how,
-        )
+        table: LayerTable = tg.layertime.measure(kind, args.framework, path, **how)
     stopped = None
     for text in dict.fromkeys(str(one.message) for one in caught if one.category is UserWarning):
         if text.startswith("interrupted "):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
-from tpugraphs.cli.layertime.words import OPTIMIZERS
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import tables
 
@@ -23,39 +23,35 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    from tpugraphs.layertime.kinds import OPTIMIZERS
+
     meaning = "from `tpugraphs layertime fit`, one of each kind of layers in the network"
-    common.option(parser, "model MODEL", meaning, nargs="+")
+    option(parser, "model MODEL", meaning, nargs="+")
     meaning = (
         'the network: a model of ONNX (.onnx), or JSON, a list such as [{"kind": "dense", "dim_input": 784, '
         '"dim_output": 10}]; - reads JSON from standard input'
     )
-    common.option(parser, "--layers FILE", meaning, required=True)
-    common.option(
-        parser, "--size NAME=N", "a size that a model of ONNX leaves open; repeatable", **common.REPEATED
-    )
+    option(parser, "--layers FILE", meaning, required=True)
+    option(parser, "--size NAME=N", "a size that a model of ONNX leaves open; repeatable", **common.REPEATED)
     meaning = "samples of a step, of all replicas together"
-    common.option(parser, "--batch-size N", meaning, type=common.whole(1), required=True)
+    option(parser, "--batch-size N", meaning, type=whole(1), required=True)
     shared.add_device(parser, "where it runs", required=True)
-    meaning = "None: forward alone; others: forward, backward and update (default: %(default)s)"
-    common.option(parser, "--optimizer NAME", meaning, choices=OPTIMIZERS, default="None")
+    meaning = "None: forward alone; others: forward, backward and update"
+    option(parser, "--optimizer NAME", meaning, choices=OPTIMIZERS, default="None")
     meaning = "layers to leave out, by name, kind or operator; repeatable"
-    common.option(parser, "--without NAME", meaning, **common.REPEATED)
-    meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor (default: %(default)s)"
-    common.option(parser, "--factor X", meaning, type=float, default=1.0)
+    option(parser, "--without NAME", meaning, **common.REPEATED)
+    meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor"
+    option(parser, "--factor X", meaning, type=float, default=1.0)
     shared.add_level(parser)
-    meaning = "samples of an epoch, to show its time, too"
-    common.option(parser, "--samples N", meaning, type=common.whole(1, 2**62 - 1))
-    meaning = "epochs of a run, to show its time, too"
-    common.option(parser, "--epochs E", meaning, type=common.whole(1, 2**62 - 1))
+    option(parser, "--samples N", "samples of an epoch, to show its time, too", type=whole(1, 2**62 - 1))
+    option(parser, "--epochs E", "epochs of a run, to show its time, too", type=whole(1, 2**62 - 1))
     group = parser.add_argument_group("several devices")
-    meaning = "devices that share the batch (default: %(default)s)"
-    common.option(group, "--replicas N", meaning, type=common.whole(1), default=1)
+    option(group, "--replicas N", "devices that share the batch", type=whole(1), default=1)
     meaning = "1e9 bytes per second between them; needed to train with replicas"
-    common.option(group, "--link-gbps X", meaning, type=float)
-    meaning = "latency of each turn of the all-reduce (default: %(default)s)"
-    common.option(group, "--latency-ms X", meaning, type=float, default=0.0)
-    meaning = "share of computing in which gradients are already sent, 0 to 1 (default: %(default)s)"
-    common.option(group, "--overlap X", meaning, type=float, default=0.0)
+    option(group, "--link-gbps X", meaning, type=float)
+    option(group, "--latency-ms X", "latency of each turn of the all-reduce", type=float, default=0.0)
+    meaning = "share of computing in which gradients are already sent, 0 to 1"
+    option(group, "--overlap X", meaning, type=float, default=0.0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,20 +65,10 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"{path}: a second model of kind {model.kind!r}; give one of each kind")
         models[model.kind] = model
     layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
-    estimate = tg.layertime.network_time(
-        models,
-        layers,
-        args.batch_size,
-        args.optimizer,
-        shared.device(args.device, models.values()),
-        args.replicas,
-        factor=args.factor,
-        link_gbps=args.link_gbps,
-        latency_ms=args.latency_ms,
-        overlap=args.overlap,
-        level=args.level,
-        without=args.without,
-    )
+    names = ("replicas", "factor", "link_gbps", "latency_ms", "overlap", "level", "without")
+    how = {name: getattr(args, name) for name in names}
+    where = shared.device(args.device, models.values())
+    estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)
     spans = _spans(estimate, args.samples, args.epochs)
     common.say(args, _text(estimate))
     for name, seconds in spans.items():
@@ -122,21 +108,17 @@ def _text(estimate: Estimate) -> str:
 
 
 def _result(estimate: Estimate) -> dict[str, Any]:
-    known = estimate.level is not None
+    low, high = estimate.interval
+    about = ("device", "batch_size", "replicas", "optimizer", "level")
+    result = {"ms": estimate.ms, "low_ms": low, "high_ms": high}
+    result |= {name: getattr(estimate, name) for name in about}
     names = {"low": "low_ms", "high": "high_ms"}
-    return {
-        "ms": estimate.ms,
-        **(dict(zip(("low_ms", "high_ms"), estimate.interval, strict=True)) if known else {}),
-        "device": estimate.device,
-        "batch_size": estimate.batch_size,
-        "replicas": estimate.replicas,
-        "optimizer": estimate.optimizer,
-        "level": estimate.level,
-        "layers": [
-            {names.get(key, key): value for key, value in row._asdict().items() if known or key not in names}
-            for row in estimate.per_layer
-        ],
-    }
+    layers = [
+        {names.get(key, key): value for key, value in row._asdict().items()} for row in estimate.per_layer
+    ]
+    for entry in (result, *layers) if estimate.level is None else ():
+        del entry["low_ms"], entry["high_ms"]
+    return result | {"layers": layers}
 
 
 def _time(seconds: float) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -24,28 +25,27 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
-    common.option(
+    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    option(
         parser,
         "table TABLE",
         "CSV file of layers; times in it are not read; - reads standard input",
         nargs="?",
     )
     meaning = "a layer by its columns, in place of TABLE; repeatable"
-    common.option(parser, "--layer COLUMN=VALUE", meaning, nargs="+", **common.REPEATED)
+    option(parser, "--layer COLUMN=VALUE", meaning, nargs="+", **common.REPEATED)
     shared.add_device(parser, "where the layers run, if the table does not say it")
     shared.add_level(parser)
     meaning = (
         "CSV file with ms, low_ms, high_ms and out_of_range, 1 where a size is outside the training range; "
         "- prints it (the default)"
     )
-    common.option(parser, "--out FILE", meaning, default="-")
+    option(parser, "--out FILE", meaning, default="-")
 
 
 def run(args: argparse.Namespace) -> int:
     """Predict, and print or write."""
-    if args.out != "-":
-        shared.check_name(args.out, ".csv")
+    shared.check_name(args.out, ".csv")
     if (args.table is None) == (not args.layer):
         raise ConfigError("expected TABLE or --layer, one of them")
     model, where = shared.open_model(args)

@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.layertime.words import FIGURES, KINDS
+from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
 
-DEVICE_HELP = (
-    "a known device such as V100, a training device of the model, `this` for the processor of this machine "
-    f"(with --threads), or figures of your own: name:{','.join(f'{name}=X' for name in FIGURES)}"
-)
-
 
 def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> None:
     """Add --device, see `device`."""
-    common.option(parser, "--device DEVICE", f"{meaning}: {DEVICE_HELP}", **how)
+    from tpugraphs.layertime.devices import FIGURES
+
+    meaning += (
+        ": a known device such as V100, a training device of the model, `this` for the processor of this "
+        "machine (with --threads), or figures of your own: name:" + ",".join(f"{name}=X" for name in FIGURES)
+    )
+    option(parser, "--device DEVICE", meaning, **how)
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,10 @@ def add_level(parser: argparse.ArgumentParser) -> None:
         return None if text == "none" else float(text)
 
     meaning = (
-        "probability that an interval holds the time (default: %(default)s); none: no intervals, which a "
+        "probability that an interval holds the time; none: no intervals, which a "
         "model of one device lacks for others"
     )
-    common.option(parser, "--level P", meaning, type=probability, default=0.8)
+    option(parser, "--level P", meaning, type=probability, default=0.8)
 
 
 def add_passes(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def add_passes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
     for name, value, which in (("training", True, "in training"), ("forward", False, "in forward passes")):
         meaning = f"layers {which} alone (default: half of each)"
-        common.option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
+        option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
 
 
 def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Device | None:
@@ -57,12 +58,12 @@ def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Dev
     ConfigError
         Wrong figures.
     """
+    from tpugraphs.layertime.devices import FIGURES, cpu_name
+    from tpugraphs.system import machine
+
     if text is None:
         return None
     if text == "this":
-        from tpugraphs.layertime.local import cpu_name
-        from tpugraphs.system import machine
-
         # Measured rates differ a little every time: those that a model was trained with are better.
         name = cpu_name(min(tg.get_num_threads(), machine.usable_processors()))
         known = any(name in model.devices for model in models)
@@ -99,11 +100,12 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     if given is not None:
         return given
     words = [re.split(r"[^0-9a-z]+", Path(path).name.lower()) for path in paths]
-    found = [next((word for word in line if word in KINDS), None) for line in words]
+    kinds = tg.layertime.KINDS
+    found = [next((word for word in line if word in kinds), None) for line in words]
     if None in found:
         path = paths[found.index(None)]
         raise ConfigError(
-            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(KINDS)}"
+            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(kinds)}"
         )
     if len(set(found)) > 1:
         raise ConfigError(f"files of several kinds: {', '.join(map(str, found))}; fit a model of each")
@@ -117,7 +119,12 @@ def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device |
 
 
 def check_name(path: str, suffix: str) -> None:
-    """Refuse an output file of another type, or whose directory does not exist, before the work."""
+    """Refuse an output file of another type, or whose directory does not exist, before the work.
+
+    A table, .csv, may go to standard output, ``-``.
+    """
+    if (path, suffix) == ("-", ".csv"):
+        return
     if not path.endswith(suffix):
         raise ConfigError(f"--out {path}: expected a name that ends in {suffix}")
     common.check_writable(path)

@@ -10,6 +10,7 @@ import argparse
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -19,30 +20,27 @@ _DRAWN = 4000  # candidates
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
     shared.add_device(parser, "the device to measure them on", required=True)
-    common.option(
-        parser, "--count N", "layers (default: %(default)s)", type=common.whole(1, 2000), default=30
-    )
+    option(parser, "--count N", "layers", type=whole(1, 2000), default=30)
     meaning = (
         "CSV file of layers to choose from (default: layers as `measure` draws them); - reads standard input"
     )
-    common.option(parser, "--from TABLE", meaning, dest="source")
+    option(parser, "--from TABLE", meaning, dest="source")
     shared.add_passes(parser)
-    common.option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
+    option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
     common.add_seed(parser, "of the layers that are drawn")
 
 
 def run(args: argparse.Namespace) -> int:
     """Choose and write."""
-    if args.out != "-":
-        shared.check_name(args.out, ".csv")
+    shared.check_name(args.out, ".csv")
     if args.source is not None and args.training is not None:
         raise ConfigError("--training and --forward are for layers that are drawn, without --from")
     model, where = shared.open_model(args)
     source = common.stdin(args, args.source)
     if source is None:
-        from tpugraphs.layertime.measuring.spaces import draw
+        from tpugraphs.layertime.measuring import draw
 
         source = draw(model.kind, _DRAWN, args.seed, args.training)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)

@@ -1,34 +1,28 @@
-"""The time of a network on a device, or on several, as the sum of its layers."""
+"""The time of a network on a device, or on several, as the sum of its layers; links fitted to steps."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime.devices import Device, get_device
-from tpugraphs.layertime.kinds import OPTIMIZERS
-from tpugraphs.layertime.networks.layer import Layer, table_of
-from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ring_ms
-from tpugraphs.layertime.networks.translate import in_kinds
+from tpugraphs.layertime.kinds import OPTIMIZERS, Floats
+from tpugraphs.layertime.networks.layer import Layer, in_kinds, table_of
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_choice, check_number, check_share, check_whole
 from tpugraphs.system.words import counted, few
 
-if TYPE_CHECKING:
-    import pandas
-
-__all__ = ["Estimate", "LayerTime", "network_time"]
-
-Floats = NDArray[np.float64]
-_METHODS = ("ring", "last-layer")
 _SHOWN = 10  # layers in the text of an estimate
+_SGD_PASSES = 3  # SGD reads weights and gradients, and writes weights
+_MOST_GBPS, _MOST_MS = 1e4, 1e3  # of a link that is fitted
 
 
 class LayerTime(NamedTuple):
@@ -83,7 +77,7 @@ class Estimate:
     optimizer: str
     level: float | None
 
-    def to_frame(self) -> pandas.DataFrame:
+    def to_frame(self) -> Any:
         """Return `per_layer` as a pandas DataFrame.
 
         Raises
@@ -153,20 +147,8 @@ class Estimate:
         return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}{note if beyond else ''}"
 
 
-class TimeModel(Protocol):
-    """A model of times of layers, such as :class:`tpugraphs.layertime.LayerTimeModel`."""
-
-    def predict(self, table: LayerTable) -> NDArray[np.float64]:
-        """Return milliseconds (n,)."""
-        ...
-
-    def predict_interval(self, table: LayerTable, level: float) -> NDArray[np.float64]:
-        """Return intervals (n, 2) in milliseconds."""
-        ...
-
-
 def network_time(
-    models: Mapping[str, TimeModel],
+    models: Mapping[str, Any],
     layers: Sequence[Layer],
     batch_size: int,
     optimizer: str | None = "None",
@@ -178,7 +160,7 @@ def network_time(
     latency_ms: float = 0.0,
     overlap: float = 0.0,
     method: str = "ring",
-    last_model: TimeModel | None = None,
+    last_model: Any | None = None,
     level: float | None = 0.8,
     without: Collection[str] = (),
 ) -> Estimate:
@@ -193,7 +175,7 @@ def network_time(
 
     Parameters
     ----------
-    models : dict of str to LayerTimeModel
+    models : dict of str to LayerAny
         By kind; anything with `predict` and `predict_interval` will do. A dense layer is predicted by a model
         of ``linear`` if there is none of ``dense``, and the other way round; so are ``conv2d`` and ``conv``.
         If the other kind has no column for activations, they become layers of kind ``elementwise``. All
@@ -214,7 +196,7 @@ def network_time(
     latency_ms, overlap : float
         See `ring_ms` and `exposed_ms`.
     method : {"ring", "last-layer"}
-    last_model : LayerTimeModel, optional
+    last_model : LayerAny, optional
         Model of the last layer in ``last-layer``, such as one that was measured on several devices.
     level : float or None
         Of the interval; None: no intervals.
@@ -248,36 +230,48 @@ def network_time(
     """
     if device is None:
         raise ConfigError("device: expected the name of a device or a Device, got None")
-    known = [one for model in models.values() for one in _known_to(model)]
+    known = [one for model in models.values() for one in getattr(model, "known_devices", ())]
 
     def place(model: Any, device: str | Device = device) -> Device:
         """Return the device that a model knows by that name, or else the one that other models know."""
-        return get_device(device, (*_known_to(model), *known))
+        return get_device(device, (*getattr(model, "known_devices", ()), *known))
 
     name = place(None).name
     optimizer = "None" if optimizer is None else optimizer
     batch_size = check_whole("batch_size", batch_size, 1)
     replicas = check_whole("replicas, at most the batch size", replicas, 1, batch_size)
     check_choice("optimizer", optimizer, OPTIMIZERS)
-    check_choice("method", method, _METHODS)
+    check_choice("method", method, ("ring", "last-layer"))
     check_number("factor", factor, 0, 1e6, above=True)
     check_number("latency_ms", latency_ms, 0, 1e6)
     check_number("overlap", overlap, 0, 1)
     if level is not None:
         check_share("level", level)
-    kept = _kept(layers, without)
-    share = -(batch_size // -replicas)
-    if method == "ring":
-        if last_model is not None:
-            raise ConfigError("last_model: only the method 'last-layer' has one")
-        rows = _predicted(models, kept, share, optimizer, place, level, without, factor)
-    else:
-        last = models
-        if last_model is not None:  # activations may be separate layers
-            last = {kind: model for kind, model in models.items() if kind == "elementwise"}
-            last[str(getattr(last_model, "kind", kept[-1].kind))] = last_model
-        rows = _predicted(models, kept[:-1], share, optimizer, place, level, without, factor)
-        rows += _predicted(last, kept[-1:], batch_size, optimizer, place, level, without, 1.0)
+    if method == "ring" and last_model is not None:
+        raise ConfigError("last_model: only the method 'last-layer' has one")
+    kept, last = _kept(layers, without), models
+    before = len(kept) if method == "ring" else -1
+    if last_model is not None:  # activations may be separate layers
+        last = {kind: model for kind, model in models.items() if kind == "elementwise"}
+        last[str(getattr(last_model, "kind", kept[-1].kind))] = last_model
+
+    def times(
+        models: Mapping[str, Any], layers: Sequence[Layer], batch: int, factor: float
+    ) -> list[LayerTime]:
+        parts = _parts(models, layers, without)
+        found: dict[int, LayerTime] = {}
+        for kind in dict.fromkeys(str(part.kind) for part in parts):
+            rows = [i for i, part in enumerate(parts) if part.kind == kind]
+            some = [parts[i] for i in rows]
+            table = table_of(kind, some, batch, optimizer, place(models[kind]))
+            try:
+                found |= zip(rows, _times(models[kind], some, table, level, factor), strict=True)
+            except Error as error:
+                raise type(error)(f"model of kind {kind!r}: {error}") from None
+        return [found[i] for i in range(len(parts))]
+
+    rows = times(models, kept[:before], -(batch_size // -replicas), factor)
+    rows += times(last, kept[before:], batch_size, 1.0)
     if replicas > 1 and optimizer != "None":
         if link_gbps is None:
             raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
@@ -287,21 +281,9 @@ def network_time(
         ends = shown if level is not None else math.nan
         rows.append(LayerTime("all-reduce", "link", shown, ends, ends, 0.0))
     total = sum(row.ms for row in rows)
-    return Estimate(
-        total,
-        (sum(row.low for row in rows), sum(row.high for row in rows)),
-        [row._replace(share=row.ms / total) for row in rows],
-        batch_size,
-        replicas,
-        name,
-        optimizer,
-        level,
-    )
-
-
-def _known_to(model: Any) -> Sequence[Device]:
-    found: Sequence[Device] = getattr(model, "known_devices", ())
-    return found
+    interval = sum(row.low for row in rows), sum(row.high for row in rows)
+    rows = [row._replace(share=row.ms / total) for row in rows]
+    return Estimate(total, interval, rows, batch_size, replicas, name, optimizer, level)
 
 
 def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
@@ -319,47 +301,261 @@ def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
     return kept
 
 
-def _predicted(
-    models: Mapping[Any, Any],
-    layers: Sequence[Layer],
-    batch_size: int,
-    optimizer: str,
-    place: Callable[[Any], Device],
-    level: float | None,
-    without: Collection[str],
-    factor: float,
-) -> list[LayerTime]:
-    """Return the times of layers, divided by the factor."""
+def _parts(models: Mapping[str, Any], layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
+    """Return the layers in kinds that there are models for."""
     parts = [part for layer in layers for part in in_kinds(layer, models)]
     parts = [part for part in parts if not {part.name, part.kind} & set(without)]
-    kinds = list(dict.fromkeys(str(part.kind) for part in parts))
-    if missing := [kind for kind in kinds if kind not in models]:
+    if missing := dict.fromkeys(str(part.kind) for part in parts if part.kind not in models):
         found = "; ".join(f"{kind}: {few([p.name for p in parts if p.kind == kind])}" for kind in missing)
         raise ConfigError(
             f"models: none for layers of kind {found}. Add a model of that kind, or leave it out by without="
         )
-    times, ends = np.empty(len(parts)), np.full((len(parts), 2), math.nan)
-    beyond = np.zeros(len(parts), bool)
-    for kind in kinds:
-        rows = [i for i, part in enumerate(parts) if part.kind == kind]
-        table = table_of(kind, [parts[i] for i in rows], batch_size, optimizer, place(models[kind]))
-        try:
-            times[rows] = _finite(kind, models[kind].predict(table), (len(rows),))
-            if level is not None:
-                ends[rows] = _finite(kind, models[kind].predict_interval(table, level), (len(rows), 2))
-            if hasattr(models[kind], "out_of_range"):
-                beyond[rows] = models[kind].out_of_range(table)
-        except Error as error:
-            raise type(error)(f"model of kind {kind!r}: {error}") from None
-    both = zip(parts, times / factor, ends / factor, beyond, strict=True)
+    return parts
+
+
+def _times(
+    model: Any, layers: Sequence[Layer], table: LayerTable, level: float | None, factor: float
+) -> list[LayerTime]:
+    """Return the times of layers of one kind, divided by the factor."""
+    middle = _finite(model.predict(table), (len(layers),))
+    ends = np.full((len(layers), 2), math.nan)
+    if level is not None:
+        ends = _finite(model.predict_interval(table, level), (len(layers), 2))
+    beyond = model.out_of_range(table) if hasattr(model, "out_of_range") else np.zeros(len(layers), bool)
+    rows = (np.column_stack([middle, ends]) / factor).tolist()
     return [
-        LayerTime(part.name, str(part.kind), float(ms), float(end[0]), float(end[1]), 0.0, bool(out))
-        for part, ms, end, out in both
+        LayerTime(one.name, str(one.kind), ms, low, high, 0.0, bool(out))
+        for one, (ms, low, high), out in zip(layers, rows, beyond, strict=True)
     ]
 
 
-def _finite(kind: str, found: Any, shape: tuple[int, ...]) -> Floats:
+def _finite(found: Any, shape: tuple[int, ...]) -> Floats:
     array = np.asarray(found, np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ConfigError(f"expected finite milliseconds of shape {shape}, found shape {array.shape}")
     return array
+
+
+# ---- data parallelism
+
+
+def ring_ms(
+    gradient_bytes: ArrayLike, replicas: ArrayLike, link_gbps: ArrayLike, latency_ms: ArrayLike = 0.0
+) -> Any:
+    """Return the time of a ring all-reduce in milliseconds.
+
+    Each of n replicas sends and receives 2 (n - 1) / n of the bytes, in 2 (n - 1) turns: Patarasuk and Yuan,
+    Bandwidth optimal all-reduce algorithms for clusters of workstations (2009).
+
+    Parameters
+    ----------
+    gradient_bytes : float or array
+    replicas : int or array
+    link_gbps : float or array
+        1e9 bytes per second, in each direction, of the slowest link in the ring.
+    latency_ms : float or array
+        Latency of a turn.
+
+    Returns
+    -------
+    float or array
+        Of the shape that the arguments broadcast to; 0 for a single replica.
+    """
+    n = np.asarray(replicas, np.float64)
+    sent = 2 * (n - 1) / n * np.asarray(gradient_bytes, np.float64)
+    found = sent / (np.asarray(link_gbps, np.float64) * 1e6) + 2 * (n - 1) * np.asarray(latency_ms)
+    return float(found) if found.ndim == 0 else found
+
+
+def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> Any:
+    """Return the part of the communication that computing does not hide, in ms.
+
+    Parameters
+    ----------
+    link_ms, compute_ms : float or array
+    overlap : float or array
+        Share of the time of computing, 0 to 1, in which gradients are already sent.
+
+    Returns
+    -------
+    float or array
+        Milliseconds.
+    """
+    found = np.maximum(0.0, np.asarray(link_ms) - np.asarray(overlap) * np.asarray(compute_ms))
+    return float(found) if found.ndim == 0 else found
+
+
+def gradient_bytes(layers: Sequence[Layer]) -> float:
+    """Return the bytes of the gradients of layers of known kinds, from the work of their kinds.
+
+    Weights are float32. Biases are left out; tables of embeddings count whole. Weights that two layers share
+    count twice.
+    """
+    total = 0.0
+    for layer in layers:
+        if layer.kind is not None:
+            table = table_of(layer.kind, [layer], 1, "SGD")
+            total += float(table.kind.work(table.columns).update[0]) / _SGD_PASSES
+    return total
+
+
+def fit_factor(predicted_ms: ArrayLike, measured_ms: ArrayLike) -> float:
+    """Return how much sums of layers over-estimate whole networks: the median of predicted / measured.
+
+    Layers are measured one by one, and each waits for its own start, which a network hides. Divide by the
+    factor: ``network_time(..., factor=...)``.
+
+    Parameters
+    ----------
+    predicted_ms, measured_ms : (n,) float
+        Of the same networks.
+
+    Returns
+    -------
+    float
+        Above 1 if sums are too large.
+
+    Raises
+    ------
+    ConfigError
+        Different lengths, none at all, or a time that is not a finite number above 0.
+    """
+    predicted, measured = _positive(predicted_ms=predicted_ms, measured_ms=measured_ms)
+    return float(np.median(predicted / measured))
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A link between devices, and how much of its time is hidden.
+
+    Attributes
+    ----------
+    link_gbps : float
+        1e9 bytes per second.
+    latency_ms : float
+    overlap : float
+        See `exposed_ms`.
+    """
+
+    link_gbps: float
+    latency_ms: float = 0.0
+    overlap: float = 0.0
+
+    def together_per_s(
+        self, replicas: ArrayLike, alone_per_s: ArrayLike, gradient_bytes: ArrayLike
+    ) -> Floats:
+        """Return steps per second of all replicas together (n,), each with the batch it has alone.
+
+        Parameters
+        ----------
+        replicas : (n,) int
+        alone_per_s : (n,) float
+            Steps per second of one device alone.
+        gradient_bytes : (n,) float
+
+        Returns
+        -------
+        (n,) float64
+            Steps per second, summed over the replicas.
+
+        Raises
+        ------
+        ConfigError
+            As `fit_scaling`.
+        """
+        n, alone, size = _positive(replicas=replicas, alone_per_s=alone_per_s, gradient_bytes=gradient_bytes)
+        return self._together(n, alone, size)
+
+    def _together(self, n: Floats, alone: Floats, size: Floats) -> Floats:
+        compute = 1000 / alone
+        link = ring_ms(size, n, self.link_gbps, self.latency_ms)
+        found: Floats = 1000 * n / (compute + exposed_ms(link, compute, self.overlap))
+        return found
+
+
+def fit_scaling(
+    replicas: ArrayLike,
+    alone_per_s: ArrayLike,
+    together_per_s: ArrayLike,
+    gradient_bytes: ArrayLike,
+    overlap: float | None = 0.0,
+) -> Scaling:
+    """Fit a link to measured throughputs, each replica with the batch that one device has alone.
+
+    A step takes its time on one device plus the exposed part of a ring all-reduce; see `ring_ms` and
+    `exposed_ms`. The fit minimises the mean of |log(predicted / measured)| on a grid that is refined around
+    the best point, without random numbers.
+
+    Parameters
+    ----------
+    replicas : (n,) int
+        From 2 on.
+    alone_per_s : (n,) float
+        Steps per second of one device alone.
+    together_per_s : (n,) float
+        Sum over the replicas.
+    gradient_bytes : (n,) float
+        Four times the number of weights, in float32.
+    overlap : float or None
+        From 0 to 1. None: fitted, too. That did not improve predictions for other networks in
+        docs/results/layertime-scaling.md.
+
+    Returns
+    -------
+    Scaling
+        The link, as `network_time` takes its parts.
+
+    Raises
+    ------
+    ConfigError
+        Different lengths, fewer than 3 rows, or a number out of its range.
+    """
+    columns = {"alone_per_s": alone_per_s, "together_per_s": together_per_s, "gradient_bytes": gradient_bytes}
+    n, alone, together, size = _positive(replicas=replicas, **columns)
+    if n.size < 3:
+        raise ConfigError(f"fit_scaling: expected 3 rows or more, got {n.size}")
+    if overlap is not None:
+        check_number("overlap", overlap, 0, 1)
+
+    def error(one: Scaling) -> float:
+        return float(np.mean(np.abs(np.log(one._together(n, alone, size) / together))))
+
+    shares = np.linspace(0, 1, 11) if overlap is None else np.array([float(overlap)])
+    points = itertools.product(np.geomspace(0.01, 1000, 31), [0.0, *np.geomspace(1e-3, 100, 16)], shares)
+    best = min((Scaling(*map(float, point)) for point in points), key=error)
+    step = 0.3
+    while step > 1e-3:
+        factors = (math.exp(-step), math.exp(step))
+        near = [replace(best, link_gbps=min(best.link_gbps * by, _MOST_GBPS)) for by in factors]
+        near += [replace(best, latency_ms=min(best.latency_ms * by, _MOST_MS)) for by in factors]
+        if overlap is None:
+            near += [replace(best, overlap=min(1.0, max(0.0, best.overlap + d / 3))) for d in (-step, step)]
+        found = min(near, key=error)
+        if error(found) < error(best) - 1e-12:
+            best = found
+        else:
+            step /= 2
+    return best
+
+
+def _positive(**columns: ArrayLike) -> list[Floats]:
+    found: list[Floats] = []
+    for name, values in columns.items():
+        try:
+            array = np.asarray(values, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(f"{name}: expected numbers, got {type(values).__name__}") from None
+        if array.ndim != 1 or not array.size or (found and array.size != found[0].size):
+            expected = "a list of numbers"
+            if found:
+                expected = f"{counted(found[0].size, 'number')}, as in {next(iter(columns))}"
+            raise ConfigError(f"{name}: expected {expected}, got an array of shape {array.shape}")
+        wrong = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+        if wrong.size:
+            raise ConfigError(
+                f"{name}: expected finite numbers above 0, got {array[wrong[0]]} in row {wrong[0]}"
+            )
+        if name == "replicas" and ((array != np.floor(array)).any() or array.min() < 2):
+            raise ConfigError("replicas: expected whole numbers from 2 on")
+        found.append(array)
+    return found

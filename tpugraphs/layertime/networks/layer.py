@@ -1,19 +1,18 @@
-"""Layers of a network, without a batch size: what kind each is, and its columns."""
+"""Layers of a network, without a batch size; a builder of them; translations between their kinds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, Device
-from tpugraphs.layertime.kinds import KINDS, Choice
+from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.table import LayerTable, read_table
 from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
-
-__all__ = ["Layer", "LayerList", "equal_side", "places_of", "table_of", "window"]
 
 _SET_LATER = ("batch", "B", "M", "optimizer")
 _ANY_DEVICE = next(iter(DEVICES.values()))
@@ -102,28 +101,22 @@ def table_of(
         A column grows beyond its range with the batch.
     """
     counts = KINDS[kind].per_sample
-    columns: dict[str, list[int | str]] = {counts: [batch_size * layer.rows for layer in layers]}
-    for column in KINDS[kind].columns:
-        if column.name == "optimizer":
-            columns["optimizer"] = [optimizer] * len(layers)
-        elif column.name != counts:
-            columns[column.name] = [layer.columns[column.name] for layer in layers]
-    limit = next(c.high for c in KINDS[kind].columns if c.name == counts and not isinstance(c, Choice))
-    for layer, count in zip(layers, columns[counts], strict=True):
-        if int(count) > limit:
+    rows: dict[str, Any] = {name: [one.columns[name] for one in layers] for name in layers[0].columns}
+    rows |= {counts: [batch_size * layer.rows for layer in layers], "optimizer": [optimizer] * len(layers)}
+    limit = next(column.high for column in KINDS[kind].columns if column.name == counts)
+    for layer in layers:
+        if batch_size * layer.rows > limit:
             raise DataError(
-                f"layer {layer.name!r} ({kind}): {counts} would be {count:,} for "
+                f"layer {layer.name!r} ({kind}): {counts} would be {batch_size * layer.rows:,} for "
                 f"{counted(batch_size, 'sample')}, expected at most {limit:,}"
             )
-    return read_table(columns, kind, device, timed=False)
+    return read_table(rows, kind, device, timed=False)
 
 
 def equal_side(sizes: Sequence[int]) -> int:
     """Return the side of the square (cube) with the area (volume) of a rectangle, rounded, 1 at least."""
     if not sizes or min(sizes) < 1:
         raise DataError(f"expected sizes from 1 on, found {list(sizes)}")
-    if len(set(sizes)) == 1:
-        return sizes[0]
     return max(1, round(math.pow(math.prod(sizes), 1 / len(sizes))))
 
 
@@ -141,3 +134,190 @@ def window(side: int, kernel: int, stride: int, places: int) -> tuple[int, str]:
         if places_of(side, kernel, stride, padding) == places:
             return side, padding
     return (places - 1) * stride + kernel, "VALID"
+
+
+Shape = Sequence[int]
+_ACTIVATIONS = ("relu", "tanh", "sigmoid")  # values of a column of convolutions and dense layers
+
+
+class Builder:
+    """A list of layers that grows.
+
+    Parameters
+    ----------
+    batch : int
+        Samples in the example whose shapes are given; layers have sizes per sample, rounded up.
+    """
+
+    def __init__(self, batch: int) -> None:
+        self.batch, self.layers = batch, LayerList()
+        self._name = self._source = ""
+        self._output: Any = None  # of the last layer, if it has a column for activations
+
+    def at(self, name: str, source: str) -> None:
+        """Set the name of the layers that follow, and the class or operator that they are read from."""
+        self._name, self._source = name, source
+
+    def add(
+        self, kind: str | None, count: int = 1, out: Any = None, part: str = "", **columns: int | str
+    ) -> None:
+        """Add a layer whose batch column is `count` in the example.
+
+        `out` is its output, given if an activation of it may join the layer; `part` is the end of its name.
+        """
+        self._output = out
+        self.layers.append(Layer(self._name + part, kind, columns, self.share(count), self._source))
+
+    def share(self, count: int) -> int:
+        """Return `count` per sample, rounded up, at least 1."""
+        return max(1, -(count // -self.batch))
+
+    def convolution(self, x: Shape, weight: Shape, y: Shape, strides: Shape, bias: bool, out: Any) -> None:
+        """Add a convolution of `x` (N, C, ...) to `y`, with a weight (C', C / groups, ...)."""
+        dimensions, cin, cout = len(x) - 2, x[1], weight[0]
+        groups = cin // max(1, weight[1])
+        thin = dimensions == 2 and groups == cin > 1
+        if groups > 1 and not thin:
+            self._source += f" with {groups} groups"
+        if dimensions not in (1, 2, 3) or (groups > 1 and not thin):
+            return self.add(None)
+        columns = _sliding(x, y, weight[2:], strides) | {"use_bias": int(bias)}
+        if dimensions == 1:
+            columns["length"] = columns.pop("matsize")
+        if thin:
+            self.add("depthwise", x[0], out, channels=cout, **columns)
+        else:
+            self.add(f"conv{dimensions}d", x[0], out, channels_in=cin, channels_out=cout, **columns)
+
+    def dense(self, x: Shape, dim_output: int, out: Any = None, part: str = "") -> None:
+        """Add a dense layer over the last dimension of `x`."""
+        self.add("dense", math.prod(x[:-1]), out, part, dim_input=x[-1], dim_output=dim_output)
+
+    def product(self, x: Shape, y: Shape, out: Any) -> None:
+        """Add a product (..., M, N) x (..., N, K); a dense layer if `y` is one matrix."""
+        if min(len(x), len(y)) < 2:
+            return  # with a vector: negligible
+        if len(y) == 2:
+            self.dense(x, y[-1], out)
+        else:
+            self.add("bmm", max(math.prod(x[:-2]), math.prod(y[:-2])), M=x[-2], N=x[-1], K=y[-1])
+
+    def attention(self, query: Shape, key: Shape) -> None:
+        """Add the products of attention; queries and keys are (N, ..., heads, length, head size)."""
+        heads = query[-3] if len(query) > 3 else 1
+        count = math.prod(query[:-2]) // max(1, heads)
+        self.add("attention", count, heads=heads, queries=query[-2], keys=key[-2], head_size=query[-1])
+
+    def lstm(self, batch: int, length: int, sizes: Shape, hidden: int, directions: int) -> None:
+        """Add the layers of an LSTM, one for each input size in `sizes`."""
+        for i, dim_input in enumerate(sizes):
+            for way in ("", ".reverse")[:directions]:
+                name = f".{i}{way}"
+                self.add("lstm", batch, None, name, length=length, dim_input=dim_input, dim_hidden=hidden)
+
+    def pooling(self, x: Shape, y: Shape, kernel: Shape, strides: Shape, op: str) -> None:
+        """Add pooling of images (N, C, H, W)."""
+        if len(x) == 4:
+            self.add("pooling", x[0], channels=x[1], op=op, **_sliding(x, y, kernel, strides))
+        else:
+            self.add(None)
+
+    def batchnorm(self, x: Shape) -> None:
+        """Add a batch norm of `x` (N, C, ...), images as squares of equal area."""
+        side = max(1, round(math.sqrt(math.prod(x[2:]))))
+        self.add("batchnorm", x[0], matsize=side, channels=x[1])
+
+    def rows(self, kind: str, x: Shape, numbers: int) -> None:
+        """Add a softmax or a layer norm over rows of `numbers` numbers."""
+        self.add(kind, math.prod(x) // max(1, numbers), H=numbers)
+
+    def pointwise(self, op: str, y: Shape, of: Any = None) -> None:
+        """Add an elementwise function; an activation joins the layer with the output `of`."""
+        if op in _ACTIVATIONS and of is not None and of is self._output:
+            last = self.layers[-1]
+            self.layers[-1] = replace(last, columns={**last.columns, "activation": op})
+            self._output = None
+        elif len(y) > 1 or math.prod(y) > 1:
+            self.add("elementwise", math.prod(y[:-1]), H=y[-1], op=op)
+
+    def embedding(self, taken: Shape, table: Shape) -> None:
+        """Add rows of `table` (rows, columns), gathered by numbers (N, ...)."""
+        length = self.share(math.prod(taken))
+        self.add("embedding", self.batch, length=length, dim_input=table[0], dim_output=table[1])
+
+    def follows(self, of: Any, out: Any) -> bool:
+        """Return whether `of` is the last layer's output; if so, the output becomes `out` (after a bias)."""
+        if of is None or of is not self._output:
+            return False
+        self._output = out
+        return True
+
+
+def _sliding(x: Shape, y: Shape, kernel: Shape, strides: Shape) -> dict[str, Any]:
+    """Return the columns of a kernel that slides over images `x` to `y` (N, C, ...)."""
+    size, stride = equal_side(kernel), equal_side(strides)
+    side, padding = window(equal_side(x[2:]), size, stride, equal_side(y[2:]))
+    return {"matsize": side, "kernelsize": size, "strides": stride, "padding": padding}
+
+
+def _sizes(layer: Layer, names: str) -> list[int]:
+    return [int(layer.columns[name]) for name in names.split()]
+
+
+def _activation(layer: Layer, numbers: int, rows: int) -> list[Layer]:
+    """Return the activation of a layer as a separate layer over rows of numbers, if there is one."""
+    op = str(layer.columns["activation"])
+    if op == "None":
+        return []
+    return [Layer(f"{layer.name}.{op}", "elementwise", {"H": numbers, "op": op}, rows, layer.source)]
+
+
+def _dense_linear(layer: Layer) -> list[Layer]:
+    cin, cout = _sizes(layer, "dim_input dim_output")
+    product = replace(layer, kind="linear", columns={"N": cin, "K": cout})
+    return [product, *_activation(layer, cout, layer.rows)]
+
+
+def _linear_dense(layer: Layer) -> list[Layer]:
+    count, cin, cout = _sizes(layer, "B N K")
+    columns = {"dim_input": cin, "dim_output": cout}
+    return [replace(layer, kind="dense", columns=columns, rows=layer.rows * count)]
+
+
+def _conv2d_conv(layer: Layer) -> list[Layer]:
+    side, kernel, stride, cin, cout = _sizes(layer, "matsize kernelsize strides channels_in channels_out")
+    places = places_of(side, kernel, stride, str(layer.columns["padding"]))
+    around = max(0, -((side - kernel - (places - 1) * stride) // 2))
+    if (side + 2 * around - kernel) // stride + 1 != places:  # an even kernel needs more on one side
+        side, around = (places - 1) * stride + kernel, 0
+    columns = {"Input_Channel": cin, "Output_Channel": cout, "Kernel_Size": kernel, "Input_Size": side}
+    convolution = replace(layer, kind="conv", columns=columns | {"Stride": stride, "Padding": around})
+    return [convolution, *_activation(layer, cout, layer.rows * places**2)]
+
+
+def _conv_conv2d(layer: Layer) -> list[Layer]:
+    side, kernel, stride, around = _sizes(layer, "Input_Size Kernel_Size Stride Padding")
+    cin, cout = _sizes(layer, "Input_Channel Output_Channel")
+    places = (side + 2 * around - kernel) // stride + 1
+    matsize, padding = window(side, kernel, stride, places)
+    columns: dict[str, int | str] = {"matsize": matsize, "kernelsize": kernel, "strides": stride}
+    columns |= {"padding": padding, "channels_in": cin, "channels_out": cout}
+    return [replace(layer, kind="conv2d", columns=columns)]
+
+
+TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
+    ("dense", "linear"): _dense_linear,
+    ("linear", "dense"): _linear_dense,
+    ("conv2d", "conv"): _conv2d_conv,
+    ("conv", "conv2d"): _conv_conv2d,
+}
+"""By (from, to) kind. Activations become separate layers if the target has no column for them."""
+
+
+def in_kinds(layer: Layer, kinds: Collection[str]) -> list[Layer]:
+    """Return a layer as the first kind among `kinds` that can describe it, or else unchanged."""
+    if layer.kind not in kinds:
+        for (own, other), translated in TRANSLATIONS.items():
+            if own == layer.kind and other in kinds:
+                return translated(layer)
+    return [layer]

@@ -1,0 +1,449 @@
+"""Measurements of layers on this machine, into the tables that models learn from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.layertime import devices
+from tpugraphs.layertime.devices import FIGURES, Device
+from tpugraphs.layertime.features import roofline_ms
+from tpugraphs.layertime.frameworks import FRAMEWORKS, Jax, Step, Torch
+from tpugraphs.layertime.kinds import BYTES, KINDS, OPTIMIZERS, Floats, Kind, layers_of
+from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
+from tpugraphs.system import machine
+from tpugraphs.system.arguments import check_choice, check_number, check_whole
+from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.interrupts import Interrupts
+from tpugraphs.system.progress import Progress
+from tpugraphs.system.texts import MOST_BYTES, csv_columns, read_whole
+from tpugraphs.system.words import counted
+
+_NUMBER = "layer"  # column with the number of a row's layer
+_MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # limits within which a table can be read again
+_LONGEST_MS = 20_000.0  # layers with a longer roofline time are skipped
+_REASON = 100  # most characters of an error that are shown
+_REASONS = 4  # most reasons that are shown
+
+
+def measure(
+    kind: str,
+    framework: str = "torch",
+    path: str | os.PathLike[str] | None = None,
+    *,
+    count: int = 200,
+    seed: int = 0,
+    training: bool | None = None,
+    layers: Layers | None = None,
+    device: str | Device | None = None,
+    name: str | None = None,
+    threads: int | None = None,
+    gpu: bool | None = None,
+    repeats: int = 5,
+    least_ms: float = 5.0,
+    verbose: bool | None = None,
+) -> LayerTable:
+    """Measure layers of one kind on this machine, in float32.
+
+    The layers are given, or drawn as `tpugraphs.layertime.measuring.draw` says: sizes are log-uniform
+    between bounds of the kind, and no layer has more than 1e10 operations or moves more than 0.5 GB.
+    Forward passes are without gradients. Training is forward, backward (gradients of inputs and
+    weights) and the optimizer's update; layers without weights have nothing to update. In PyTorch layers are
+    those of torch.nn and torch.optim, eager; in JAX a step is one compiled function.
+
+    A layer runs a few times, which do not count, then in `repeats` blocks of calls. Each call waits for
+    its result, and the mean of a block's calls is one repetition.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    framework : {"torch", "jax"}
+        See the extras ``[torch]`` and ``[jax]``.
+    path : path, optional
+        A CSV file. A row is added as soon as it is measured. The same call continues where another one
+        stopped, also with a larger `count`.
+    count : int
+        Layers to draw, 1 or more.
+    seed : int
+        Seed of the draw, 0 or more. The first layers do not depend on `count`.
+    training : bool, optional
+        Draw layers in training (True) or forward passes alone (False); by default half of each.
+    layers : dict of arrays, DataFrame, LayerTable or path, optional
+        Measure these; see `read_table`. Times and devices in it are not read. `LayerTimeModel.suggest` says
+        which are worth it.
+    device : name or Device, optional
+        Device that the table names and describes; by default `this_device`.
+    name : str, optional
+        Name of the device, if `device` is not given. A model treats equal names as one device: give each
+        framework its own name if a model is to learn from both.
+    threads : int, optional
+        Threads of the CPU; by default as many as the framework takes. JAX takes all that the process may use.
+    gpu : bool, optional
+        Run on the GPU (True) or the CPU (False); by default on the GPU where the framework has one.
+    repeats : int
+        Blocks of each layer, from 1 to 1,000.
+    least_ms : float
+        Least duration of a block in milliseconds.
+    verbose : bool, optional
+        Show progress; by default in a terminal or notebook.
+
+    Returns
+    -------
+    LayerTable
+        A row for each layer that could be measured, medians as times; what `read_table` reads from `path`.
+        The file has further columns: ``time_min_ms``, ``time_max_ms``, ``time_std_ms``, the framework and its
+        version, and the figures of the device.
+
+    Raises
+    ------
+    ConfigError
+        An argument out of range; a framework that is not installed; a GPU that is not there or not known; a
+        file that was measured with other arguments, or is not such a table.
+    DataError
+        As `read_table`, of `layers`.
+    Error
+        No layer could be measured.
+    OSError
+        The file cannot be written.
+    KeyboardInterrupt
+        Before any layer is measured. After that Ctrl-C ends with what was measured.
+
+    Warns
+    -----
+    UserWarning
+        For layers that could not be measured, with the reasons; when Ctrl-C has ended the measurement early.
+
+    Notes
+    -----
+    ``table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)`` takes minutes;
+    ``tg.layertime.LayerTimeModel("dense").fit(table)`` then learns from it.
+    """
+    check_choice("kind", kind, KINDS)
+    check_choice("framework", framework, FRAMEWORKS)
+    check_whole("count", count, 1, _MOST_LAYERS)
+    check_whole("seed", seed, 0)
+    check_whole("repeats", repeats, 1, _MOST_REPEATS)
+    devices.check_threads(threads)
+    check_number("least_ms", least_ms, 0, 1e5, above=True)
+    if layers is not None and training is not None:
+        raise ConfigError("training: layers that are given say it by their column 'optimizer'")
+    if device is not None and name is not None:
+        raise ConfigError("name: the device is given, and has a name")
+    columns = [column.name for column in KINDS[kind].columns]
+    names = [_NUMBER, *columns, *Times._fields, "framework", "version", "repeats", "device", *FIGURES]
+    with ExitStack() as stack:
+        folder = None if path is None else os.path.dirname(absolute(path))
+        if folder is not None and os.path.isdir(folder):  # held before the file is read
+            stack.enter_context(locked(folder, "another measurement"))
+        rows = Rows(path, names)
+        library = FRAMEWORKS[framework](gpu, threads)
+        stack.callback(library.close)
+        where = _described(library, rows, device, name)
+        wanted = draw(kind, count, seed, training) if layers is None else layers
+        given = read_table(wanted, kind, where, timed=False)
+        constants = {"framework": library.name, "version": library.version, "repeats": repeats}
+        constants |= {"device": where.name, **{figure: getattr(where, figure) for figure in FIGURES}}
+        values = zip(*(column.tolist() for column in given.columns.values()), strict=True)
+        described = [dict(zip(given.columns, row, strict=True)) | constants for row in values]
+        refused = _refused(library, given, where)
+
+        def one(number: int) -> str:
+            """Measure a layer into a row, or return why that failed."""
+            if refused[number]:
+                return refused[number]
+            layer = described[number]
+            try:
+                times = time_step(library.step(kind, layer), repeats, float(least_ms))
+            except Exception as error:  # whatever a framework raises: the other layers are measured
+                text = " ".join(f"{type(error).__name__}: {error}".split())
+                return f"with {text[:_REASON]}"
+            rounded = {name: f"{value:.6g}" for name, value in times._asdict().items()}
+            rows.add({_NUMBER: number, **layer, **rounded})
+            return ""
+
+        _measure_all(kind, one, len(described), rows.resume(described), rows, verbose)
+    return read_table(rows.path or rows.columns, kind)
+
+
+def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, name: str | None) -> Device:
+    """Return the device as given, as in the file to continue, or as detected.
+
+    Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
+    """
+    if device is not None:
+        given = devices.get_device(device)
+        if not library.gpu and given.units != library.threads:
+            raise ConfigError(
+                f"device {given.name!r}: expected units {library.threads}, the threads that {library.name} "
+                f"takes here, got {given.units}; say threads={given.units}, or describe the device so"
+            )
+        return given
+    if library.gpu:
+        return devices.gpu_device(library.gpu_properties(), name)
+    expected = devices.cpu_name(library.threads) if name is None else name
+    if (rows.columns["device"][:1], rows.columns["units"][:1]) == ([expected], [str(library.threads)]):
+        return Columns(rows.columns, str(rows.path)).described_devices()[0][0]
+    return devices.this_device(library.threads, name)
+
+
+def _refused(library: Torch | Jax, layers: LayerTable, device: Device) -> list[str]:
+    """Return the reason to skip each layer, ``""`` for layers to measure."""
+    free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
+    room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
+    slow = f"that take more than {_LONGEST_MS / 1000:.0f} s"
+    reasons = np.where(roofline_ms(layers) > _LONGEST_MS, slow, "")
+    too_large = held_bytes(layers.kind, layers.columns) > room
+    return [str(reason) for reason in np.where(too_large, "with more memory than is free", reasons)]
+
+
+def _measure_all(
+    kind: str, one: Callable[[int], str], total: int, done: int, rows: Rows, verbose: bool | None
+) -> None:
+    """Measure layers from the first without a row; warn of those skipped, and of an interrupt."""
+    skipped = Counter({"in an earlier call": done - len(rows)})
+    try:
+        bar = Progress(total - done, f"measure {kind}", "layer", verbose)
+        with bar, Interrupts(armed=True) as interrupts:
+            for number in range(done, total):
+                if reason := one(number):
+                    skipped[reason] += 1
+                done = number + 1
+                bar.update(1)
+                interrupts.check()
+    except KeyboardInterrupt:
+        if not len(rows):
+            raise
+        kept = f"; {rows.path} keeps them for the same call" if rows.path else ""
+        warnings.warn(f"interrupted after {done:,} of {counted(total, 'layer')}{kept}", stacklevel=3)
+    common = [(reason, times) for reason, times in skipped.most_common(_REASONS) if times]
+    why = "; ".join(f"{times:,} {reason}" for reason, times in common)
+    if not len(rows):
+        raise Error(f"measure {kind!r}: none of {counted(total, 'layer')} could be measured: {why}")
+    if common:
+        warnings.warn(f"{skipped.total():,} of {counted(total, 'layer')} skipped: {why}", stacklevel=3)
+
+
+# ---- the file
+
+
+class Rows:
+    """Rows of text with named columns, in memory, and in a file if there is a path.
+
+    Parameters
+    ----------
+    path : path, optional
+        Rows of an earlier call are read. A last line that was cut off is ignored, and `resume` removes it.
+    names : sequence of str
+        Columns.
+
+    Raises
+    ------
+    ConfigError
+        The file has other columns, or its name does not end in ``.csv``.
+    DataError
+        It is not such a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, names: Sequence[str]) -> None:
+        self.columns: dict[str, list[str]] = {name: [] for name in names}
+        self.path = None if path is None else Path(absolute(path))
+        self._whole = 0  # bytes of the file that count
+        if self.path is None:
+            return
+        if self.path.suffix != ".csv":
+            raise ConfigError(f"path: expected a name that ends in .csv, got {str(path)!r}")
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            folder = str(self.path.parent)
+            raise ConfigError(f"path: expected a folder that can be written, found {folder!r}; make it first")
+        if self.path.exists():
+            self._read(read_whole(self.path, MOST_BYTES))
+
+    def _read(self, content: bytes) -> None:
+        head = _line(self.columns)
+        if head.startswith(content):
+            return  # cut off, or empty
+        if not content.startswith(head):
+            found = content.partition(b"\n")[0].decode("utf-8", "replace").strip()
+            raise ConfigError(
+                f"{self.path}: expected a table of this kind of layers to continue, with the columns "
+                f"{','.join(self.columns)}; found {found:.300}; choose another path"
+            )
+        self._whole = content.rindex(b"\n") + 1
+        if self._whole > len(head):
+            text = io.BytesIO(content[: self._whole])
+            text.name = str(self.path)
+            self.columns = csv_columns(text, most=4 * MOST_BYTES)
+
+    def __len__(self) -> int:
+        return len(self.columns[_NUMBER])
+
+    def resume(self, layers: Sequence[Mapping[str, Any]]) -> int:
+        """Check the rows against the layers, and return how many layers are done.
+
+        Raises
+        ------
+        ConfigError
+            A row has another layer, or was measured with other arguments.
+        """
+        last = -1
+        for i, row in enumerate(zip(*self.columns.values(), strict=True)):
+            found = dict(zip(self.columns, row, strict=True))
+            text = found[_NUMBER]
+            number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+            if not last < number < len(layers):
+                raise self._other(i, _NUMBER, f"a number from {last + 1} to {len(layers) - 1}", text)
+            for name, value in layers[number].items():
+                if found[name] != str(value):
+                    raise self._other(i, name, str(value), found[name])
+            last = number
+        if self.path is not None and self.path.exists():
+            os.truncate(self.path, self._whole)
+        return last + 1
+
+    def _other(self, row: int, name: str, expected: str, found: str) -> ConfigError:
+        return ConfigError(
+            f"{self.path}: column {name!r}, row {row}: expected {expected}, found {found or 'nothing'}: the "
+            "file was measured with other arguments; call with the same, or choose another path"
+        )
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add a row, to the file in one piece."""
+        row = {name: str(values[name]) for name in self.columns}
+        if self.path is not None:
+            text = _line(row.values()) if self._whole else _line(row) + _line(row.values())
+            with open(self.path, "ab", buffering=0) as file:
+                file.write(text)
+            self._whole += len(text)
+        for name, word in row.items():
+            self.columns[name].append(word)
+
+
+def _line(row: Iterable[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(row)
+    return text.getvalue().encode()
+
+
+# ---- timing
+
+_WARM_UP = 3  # calls; the first one compiles, the others set the number of calls of a block
+_MOST_CALLS = 1 << 16  # of a block
+
+
+class Times(NamedTuple):
+    """Milliseconds of a call: statistics over the means of the blocks."""
+
+    time_median_ms: float
+    time_min_ms: float
+    time_max_ms: float
+    time_std_ms: float
+
+
+def time_step(step: Step, repeats: int, least_ms: float) -> Times:
+    """Time a step in `repeats` blocks, each of enough calls to take `least_ms`."""
+    step()
+    calls = _calls(min(_block_ms(step, 1) for _ in range(_WARM_UP - 1)), least_ms)
+    if calls > 1:  # a single call is a poor clock for a short step
+        calls = _calls(_block_ms(step, calls) / calls, least_ms)
+    blocks = [_block_ms(step, calls) / calls for _ in range(repeats)]
+    return Times(*(float(f(blocks)) for f in (np.median, np.min, np.max, np.std)))
+
+
+def _calls(call_ms: float, least_ms: float) -> int:
+    return min(math.ceil(least_ms / max(call_ms, 1e-6)), _MOST_CALLS)
+
+
+def _block_ms(step: Step, calls: int) -> float:
+    start = time.perf_counter_ns()
+    for _ in range(calls):
+        step()
+    return max(time.perf_counter_ns() - start, 1) / 1e6
+
+
+# ---- layers to draw
+
+MOST_HELD = 5e8  # bytes that a drawn layer may hold, or move
+_TOGETHER = 256  # drawn at once; a longer table begins with the layers of a shorter one
+_ALIGNED_FROM, _ALIGNED_TO = 16, 8
+
+
+def held_bytes(kind: Kind, columns: Mapping[str, NDArray[Any]]) -> Floats:
+    """Return the bytes that layers hold while they run, about: (n,)."""
+    work = kind.work(columns)
+    more = BYTES * kind.held(layers_of(columns)) if kind.held else 0
+    once = work.read + work.weights + work.written + more
+    return once * np.where(work.passes > 1, 2, 1) + work.update
+
+
+def draw(kind: str, count: int, seed: int, training: bool | None = None) -> dict[str, NDArray[Any]]:
+    """Draw layers of a kind.
+
+    Sizes are log-uniform between the two numbers of their column (`Column.drawn`), words uniform over those
+    of the kind. Sizes from 16 are rounded down to multiples of 8 in half of the layers, as widths of real
+    networks are. A layer is drawn again if it has no outputs, more operations than `Kind.most_flops`, or more
+    than `MOST_HELD` to hold or to move. By default half of the layers are forward passes alone, and the
+    others are trained by one of the optimizers.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    count : int
+        The first layers do not depend on it.
+    seed : int
+    training : bool, optional
+        All in training (True), all forward (False), or half and half.
+
+    Returns
+    -------
+    dict of str to (count,) array
+        The columns of the kind.
+    """
+    rng, known = np.random.default_rng(seed), KINDS[kind]
+    parts: list[dict[str, NDArray[Any]]] = []
+    found = 0
+    while found < count:
+        columns = _drawn(known, rng, training)
+        work = known.work(columns)
+        fits = (work.written > 0) & (work.flops <= known.most_flops) & (work.moved <= MOST_HELD)
+        fits &= held_bytes(known, columns) <= MOST_HELD
+        parts.append({name: values[fits] for name, values in columns.items()})
+        found += int(fits.sum())
+    return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
+
+
+def _drawn(kind: Kind, rng: np.random.Generator, training: bool | None) -> dict[str, NDArray[Any]]:
+    """Draw some layers, whether they fit or not."""
+    columns: dict[str, NDArray[Any]] = {}
+    aligned = rng.random(_TOGETHER) < 0.5
+    for column in kind.columns:
+        if column.name == "optimizer":
+            trained = rng.random(_TOGETHER) < 0.5 if training is None else np.full(_TOGETHER, training)
+            columns["optimizer"] = np.where(trained, rng.choice(OPTIMIZERS[1:], _TOGETHER), OPTIMIZERS[0])
+        elif column.values:
+            columns[column.name] = rng.choice(column.values, _TOGETHER)
+        else:
+            columns[column.name] = _sizes(*column.drawn, aligned, rng)
+    return columns
+
+
+def _sizes(low: int, high: int, aligned: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+    if low == 0:
+        return rng.integers(low, high + 1, aligned.size)
+    sizes = np.exp(rng.uniform(np.log(low), np.log(high + 1), aligned.size)).astype(np.int64)
+    sizes = np.clip(sizes, low, high)
+    return np.where(aligned & (sizes >= _ALIGNED_FROM), sizes // _ALIGNED_TO * _ALIGNED_TO, sizes)
