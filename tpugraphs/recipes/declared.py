@@ -211,18 +211,13 @@ def _merged(options: type[Any], name: str) -> Attribute:
 
 
 def _attribute(name: str, hint: Any, default: Any, said: Attribute) -> Attribute:
-    hints = _parts(hint)
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    hints = [typing.get_origin(one) or one for one in (typing.get_args(hint) if union else [hint])]
     kinds = [_KINDS.get(one, one.__name__) for one in hints if one is not types.NoneType]
     if "choices" in said:
         kinds = ["choice" if kind == "text" else kind for kind in kinds]
     row = {"name": name, "kind": "|".join(kinds), "none": types.NoneType in hints, "required": False}
     return {"doc": "", **row, "default": default, **said}
-
-
-def _parts(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(part for one in typing.get_args(hint) for part in _parts(one))
-    return (typing.get_origin(hint) or hint,)
 
 
 def takes(attr: Attribute, value: Any) -> bool:

@@ -28,10 +28,11 @@ with equal weights on the same graphs: scores and losses are equal to 1e-6, grad
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, modules, option
-from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, join_digits, opcodes, step, tile_scale
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, join_digits, opcodes, out, step, tile_scale
 
 
 class Second(TrainingFields):
@@ -104,18 +105,14 @@ def steps(fields: Second, tile: bool = False) -> Steps:
         model.append(join_digits("first", "opcodes", "z", column, out=fields.first))
     model.append(step("activation", "first_act", ["z"], "h0", act="relu"))
     widths = [fields.width << stage for stage in range(fields.stages) for _ in range(fields.layers)]
-    before = fields.first
-    for i, width in enumerate(widths):
-        kept = fields.residual and width == before
-        model += [
-            step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width),
-            *([step("add", f"residual{i}", [f"s{i}", f"h{i}"], f"r{i}")] if kept else []),
-            step("activation", f"act{i}", [f"r{i}" if kept else f"s{i}"], f"h{i + 1}", act="relu"),
-        ]
-        before = width
+    for i, (before, width) in enumerate(pairwise([fields.first, *widths])):
+        model.append(step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width))
+        if fields.residual and width == before:
+            model.append(step("add", f"residual{i}", [f"s{i}", f"h{i}"], f"r{i}"))
+        model.append(step("activation", f"act{i}", [out(model)], f"h{i + 1}", act="relu"))
     return [
         *model,
-        step("linear", "head", [f"h{len(widths)}"], "per_node", out=1),
+        step("linear", "head", [out(model)], "per_node", out=1),
         step("pool", "sum", ["per_node"], "total", kind="sum"),
         step("affine", "scaled", ["total"], "scores", scale=fields.score_scale, learn="none"),
     ]
