@@ -44,6 +44,7 @@ _NS = 1e9
 _DIGITS = 4  # significant digits of a time: noise is in the second or third
 _SUFFIXES = (".npz", ".tgpack")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
+_above_zero = partial(check_number, least=0, most=1e9, above=True)
 
 
 class CollectOptions(TypedDict, total=False):
@@ -236,10 +237,6 @@ def candidates(
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         about["machine"] = child.device
         return Graph(**chosen.fields(drawn), about=about, name=program.name)
-
-
-def _above_zero(name: str, value: Any) -> float:
-    return check_number(name, value, 0, 1e9, above=True)
 
 
 def _target(out: str | os.PathLike[str] | None) -> Path | None:

@@ -233,23 +233,23 @@ def arguments(path: str, types: list[str]) -> list[Any]:
 
 def deviation(found: list[Any], expected: list[Any]) -> float:
     """Return the largest relative L2 error of an output; infinite if types or places of NaN differ."""
-    worst = 0.0
-    for a, b in zip(found, expected, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return float("inf")
-        if not jax.numpy.issubdtype(a.dtype, np.inexact):
-            worst = worst if np.array_equal(a, b) else float("inf")
-            continue
-        wide = np.complex128 if jax.numpy.issubdtype(a.dtype, np.complexfloating) else np.float64
-        a, b = a.astype(wide), b.astype(wide)
-        finite = np.isfinite(b)
-        if not np.array_equal(np.where(np.isfinite(a), 0, a), np.where(finite, 0, b), equal_nan=True):
-            return float("inf")
-        scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # else squares of large numbers overflow
-        error, size = np.linalg.norm((a[finite] - b[finite]) / scale), np.linalg.norm(b[finite] / scale)
-        worst = max(worst, float(error / (size or 1.0)))
-    return worst
+    return max((_error(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+
+
+def _error(found: Any, expected: Any) -> float:
+    a, b = np.asarray(found), np.asarray(expected)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return float("inf")
+    if not jax.numpy.issubdtype(a.dtype, np.inexact):
+        return 0.0 if np.array_equal(a, b) else float("inf")
+    wide = np.complex128 if jax.numpy.issubdtype(a.dtype, np.complexfloating) else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    finite = np.isfinite(b)
+    if not np.array_equal(np.where(np.isfinite(a), 0, a), np.where(finite, 0, b), equal_nan=True):
+        return float("inf")
+    scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # else squares of large numbers overflow
+    error, size = np.linalg.norm((a[finite] - b[finite]) / scale), np.linalg.norm(b[finite] / scale)
+    return float(error / (size or 1.0))
 
 
 class Worker:
