@@ -8,7 +8,10 @@ __all__ = ["Stream"]
 
 
 class Stream(IntEnum):
-    """Second part of a key ``(seed, stream, ...)``. Results depend on the numbers, so none ever changes."""
+    """Second part of a key ``(seed, stream, ...)``. Results depend on the numbers, so none ever changes.
+
+    ``csrc/store/visits.c`` and ``csrc/store/segments.c`` draw from some of them by the same numbers.
+    """
 
     ORDER = 1  # Order of the graphs in an epoch
     ROWS = 2  # Configs of a slate
