@@ -101,7 +101,7 @@ def test_arguments_of_another_shape(ranker):
         tg.Ranker(tg.Model())
     with pytest.raises(tg.ConfigError, match=r"rankers.0.: .*got str; use tg.load_ranker"):
         tg.Ensemble(["r.safetensors"])
-    with pytest.raises(tg.ConfigError, match=r"got LiveCurve; write \[callback\]"):
+    with pytest.raises(tg.ConfigError, match=r"write \[callback\], got LiveCurve"):
         ranker.fit(TABLE, callbacks=tg.training.LiveCurve())
     with pytest.raises(tg.ConfigError, match="no metric 'taux' in this report"):
         ranker.evaluate(TABLE).mean("taux")

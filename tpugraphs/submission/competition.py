@@ -131,7 +131,7 @@ def _count(split: Split, index: int) -> int:
     if not path.endswith(".npz"):
         return int(split[index].num_configs)
     members, _ = _core.npz_load(path, (), fields, DEFAULT_MAX_BYTES)
-    return next((members[field][2][0] for field in fields if field in members and members[field][2]), 0)
+    return next((members[field][0][0] for field in fields if field in members and members[field][0]), 0)
 
 
 def counts(splits: Mapping[str, Split]) -> dict[str, int]:

@@ -132,7 +132,8 @@ class Fit(RunningFit):
 
     def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
         expected = "a list of objects of classes derived from tpugraphs.training.Callback"
-        check_type("callbacks", how.callbacks, list, tuple, expected=expected)
+        hint = f"{expected}: write [callback]" if isinstance(how.callbacks, Callback) else expected
+        check_type("callbacks", how.callbacks, list, tuple, expected=hint)
         for callback in how.callbacks:
             check_type("callbacks", callback, Callback, expected=expected)
         self.network, self.fields, self.seed = network, network.fields, network.seed
