@@ -291,7 +291,7 @@ def imports():
     spec = importlib.util.spec_from_file_location("tpugraphs._core", _core.__file__)
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    graph = again.Graph(**models.graph_arrays(20, 4, 5, 134, 0))
+    graph = again.ModelGraph(**models.graph_arrays(20, 4, 5, 134, 0))
     again.Model(models.first_layout(), 0, 134).scores([(graph, models.rows(4))])
     del again, graph
     gc.collect()
