@@ -243,7 +243,7 @@ def test_published_graphs_are_such_graphs():
         ({"runtime": ["1", "2", "3"]}, "runtime", "array of numbers"),
         ({"valid": [False] * 3}, "valid", "at least one config that ran, found none of 3"),
         ({"valid": [1, 0, 1]}, "valid", "True or False"),
-        ({"repeats": [[1, 2], [0, 1], [2, 2]]}, "repeats", "0.0 at (1, 0)"),
+        ({"repeats": [[1, 2], [0, 1], [2, 2]]}, "repeats", "0 at (1, 0)"),
         ({"repeats": [[1, 2]]}, "repeats", "shape (3, R)"),
         ({"config_feat": None}, "config_feat", "there are runtimes"),
         ({"node_config_ids": [0]}, "node_config_feat", "node_config_ids and node_config_feat together"),
