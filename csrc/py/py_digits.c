@@ -399,10 +399,9 @@ static PyObject *reduce(PyObject *object, PyObject *unused) {
 static int take_array(PyObject *given, const char *name, int type, const long long *shape, PyObject **to) {
     npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
     if (given == Py_None) return 0;
-    PyArrayObject *array = tg_array(given, name, type, 3, dims, "(C, K, D)");
-    return array == NULL                                                                     ? -1
-           : (*to = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(given), given)) == NULL ? -1
-                                                                                             : 0;
+    if (tg_array(given, name, type, 3, dims, "(C, K, D)") == NULL) return -1;
+    *to = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(given), NULL);
+    return *to == NULL ? -1 : 0;
 }
 
 static int take_codes(tg_py_digits *self, PyObject *codes, PyObject *table) {
@@ -415,8 +414,8 @@ static int take_codes(tg_py_digits *self, PyObject *codes, PyObject *table) {
         PyErr_SetString(PyExc_ValueError, "codes: expected as many configs as in the shape, of 18 digits");
         return -1;
     }
-    self->codes = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(codes), codes);
-    self->table = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(table), table);
+    self->codes = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(codes), NULL);
+    self->table = (PyObject *)tg_frozen((PyArrayObject *)Py_NewRef(table), NULL);
     return self->codes == NULL || self->table == NULL ? -1 : 0;
 }
 
@@ -548,7 +547,7 @@ static PyType_Slot slots[] = {
      (void *)PyDoc_STR(
          "Config digits (C, K, D) int8: in memory, as numbers of entries of a table, still in an "
          ".npz (`path`, `stamp`), or in a mapped pack (`handle`). Those of a file are checked when "
-         "they are first read; errors name it.")},
+         "they are first read; errors name it. Arrays become the object's own: give them away.")},
     {0, NULL},
 };
 

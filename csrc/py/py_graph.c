@@ -45,8 +45,9 @@ static tg_state *state_of(PyTypeObject *type) {
     return NULL;
 }
 
-/* Put a value into an empty or a filled field: arrays are made read-only. 0, or -1 with an exception. */
-static int put(tg_py_graph *self, int field, PyObject *value) {
+/* Put a value into an empty or a filled field: arrays are made read-only. 0, or -1 with an exception. With `owned`, nobody
+   else has the arrays, so they need not be copied. */
+static int put(tg_py_graph *self, int field, PyObject *value, int owned) {
     PyObject *held = Py_NewRef(value), *old = self->field[field];
     if (field < TG_G_ARRAYS && value != Py_None) {
         const struct tg_graph_field_spec *spec = &tg_graph_fields[field];
@@ -60,7 +61,7 @@ static int put(tg_py_graph *self, int field, PyObject *value) {
             return -1;
         }
         if (PyArray_ISWRITEABLE(array))
-            held = (PyObject *)tg_frozen(array, value); /* takes over the reference */
+            held = (PyObject *)tg_frozen(array, owned ? NULL : value); /* takes over the reference */
         if (held == NULL) return -1;
     }
     self->field[field] = held;
@@ -68,12 +69,12 @@ static int put(tg_py_graph *self, int field, PyObject *value) {
     return 0;
 }
 
-static int put_all(tg_py_graph *self, PyObject *fields) {
+static int put_all(tg_py_graph *self, PyObject *fields, int owned) {
     PyObject *name, *value;
     Py_ssize_t at = 0;
     while (fields != NULL && PyDict_Next(fields, &at, &name, &value)) {
         const int field = find_field(name);
-        if (field < 0 || put(self, field, value) < 0) return -1;
+        if (field < 0 || put(self, field, value, owned) < 0) return -1;
     }
     return 0;
 }
@@ -110,7 +111,7 @@ static PyObject *get_field(PyObject *object, void *which) {
 
 static PyObject *set_fields(PyObject *object, PyObject *args, PyObject *kwargs) {
     (void)args;
-    if (put_all((tg_py_graph *)object, kwargs) < 0) return NULL;
+    if (put_all((tg_py_graph *)object, kwargs, 0) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -128,7 +129,7 @@ static PyObject *with_fields(PyObject *object, PyObject *args, PyObject *kwargs)
     PyObject *other = alloc(kind, 0);
     for (int i = 0; other != NULL && i < TG_G_FIELDS; i++)
         ((tg_py_graph *)other)->field[i] = self->field[i] == NULL ? NULL : Py_NewRef(self->field[i]);
-    if (other != NULL && put_all((tg_py_graph *)other, kwargs) < 0) Py_CLEAR(other);
+    if (other != NULL && put_all((tg_py_graph *)other, kwargs, 0) < 0) Py_CLEAR(other);
     return other;
 }
 
@@ -140,8 +141,9 @@ static PyObject *numbers_of(PyObject *given) {
         if (value == Py_None) continue;
         const char *field = tg_utf8(name, NULL);
         PyObject *held = PyObject_HasAttrString(value, "_digits") ? PyObject_GetAttrString(value, "_digits")
-                                                                    : Py_NewRef(value);
-        PyObject *array = held == NULL || field == NULL || tg_is_digits(held) ? Py_XNewRef(held) : tg_numbers(field, held);
+                                                                  : Py_NewRef(value);
+        PyObject *array =
+            held == NULL || field == NULL || tg_is_digits(held) ? Py_XNewRef(held) : tg_numbers(field, held);
         Py_XDECREF(held);
         if (field == NULL || array == NULL || PyDict_SetItem(arrays, name, array) < 0) Py_CLEAR(arrays);
         Py_XDECREF(array);
@@ -182,7 +184,7 @@ static PyObject *set_state(PyObject *object, PyObject *fields) {
         PyErr_SetString(PyExc_TypeError, "a graph's state is a dict of its fields");
         return NULL;
     }
-    if (put_all((tg_py_graph *)object, fields) < 0) return NULL;
+    if (put_all((tg_py_graph *)object, fields, 1) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -238,8 +240,9 @@ static PyMethodDef methods[] = {
     {"_set", (PyCFunction)(void (*)(void))set_fields, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("_set(**fields): fill fields, which are checked already.")},
     {"_with", (PyCFunction)(void (*)(void))with_fields, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("_with(kind=None, /, **fields): a copy, of another class, with other fields, which are checked "
-               "already.")},
+     PyDoc_STR(
+         "_with(kind=None, /, **fields): a copy, of another class, with other fields, which are checked "
+         "already.")},
     {"_take", take, METH_VARARGS,
      PyDoc_STR(
          "_take(given, columns, values): check arrays and hold them, by the rules of the graph's kind.")},
