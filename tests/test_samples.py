@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 from webserver import Server
 
 import tpugraphs as tg
@@ -170,11 +171,9 @@ def test_names_and_sources():
         assert info["url"].startswith("https://raw.githubusercontent.com/") and info["file"] in info["url"]
         assert info["licence"] == "Apache-2.0" and info["kind"] == ("tile" if "tile" in name else "layout")
         assert ", commit " in info["source"]
-    with pytest.raises(tg.ConfigError, match="did you mean 'alexnet'"):
-        tg.sample("alexnett")
+    refuses(lambda: tg.sample("alexnett"), tg.ConfigError, "'alexnet'")
     for wrong in (None, 3, ["alexnet"]):
-        with pytest.raises(tg.ConfigError, match="name of a sample"):
-            tg.sample(wrong)
+        refuses(lambda: tg.sample(wrong), tg.ConfigError, "sample")
     for file in (*official._FILES.values(), samples._ALEXNET, samples._UNET, samples._TILES):
         assert len(file.commit) == 40 and len(file.sha256) == 64
 
