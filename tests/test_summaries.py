@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import layertime, submission
@@ -128,8 +129,7 @@ def test_submissions(pandas: Any, tmp_path: Any) -> None:
     frame = submission.to_frame(submission.read(tmp_path / "s.csv"))
     assert frame.equals(pandas.read_csv(tmp_path / "s.csv", dtype=str).astype(frame.dtypes))
     assert submission.to_frame({}).columns.tolist() == ["ID", "TopConfigs"]
-    with pytest.raises(tg.DataError, match="collection"):
-        submission.to_frame({"nothing": [0, 1]})
+    refuses(lambda: submission.to_frame({"nothing": [0, 1]}), tg.DataError, "collection")
     scored = submission.score(tmp_path / "s.csv", graphs, small_graph(3, collection="layout:xla:random"))
     frame = scored.to_frame()
     assert frame["score"].tolist() == [1, 1, 0] and frame["missing"].tolist() == [False, False, True]
@@ -161,5 +161,4 @@ def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
     real = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(tg.ConfigError, match=r"tpugraphs\[pandas\]"):
-        History().to_frame()
+    refuses(History().to_frame, tg.ConfigError, "tpugraphs[pandas]")
