@@ -74,7 +74,7 @@ def test_scores_are_scaled_and_shifted_before_the_losses_see_them():
     assert got == pytest.approx(expected(ranker, chosen, **whole)[0], rel=1e-4)
     assert slope_of(ranker, chosen, **whole) == pytest.approx(1, rel=0.02)
     for wrong in (np.zeros(5), "a"):
-        with pytest.raises(tg.ConfigError, match="shift: expected a number or one for each of 11 configs"):
+        with pytest.raises(tg.ConfigError, match="shift.*11"):
             Optimizer(ranker.network).gradients(1, chosen, moved=[None, (1.0, wrong), None])
     with pytest.raises(tg.DataError, match="shift"):
         Optimizer(ranker.network).gradients(1, chosen, moved=[None, None, (1.0, np.nan)])
