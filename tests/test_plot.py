@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.evaluation import Report, Row, plot
@@ -59,17 +60,14 @@ def test_gains_are_the_way_from_what_was_chosen_to_the_best_tried():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["b", "a"]
     spans = {tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments()}
     assert {tuple(np.round(span, 9)) for span in spans} == {(1.2, 1.3), (1.2, 1.15)}
-    with pytest.raises(tg.ConfigError, match="none for 'b'"):
-        plot.gains(Report(rows, draws=10), {"a": 1.0})
+    refuses(lambda: plot.gains(Report(rows, draws=10), {"a": 1.0}), tg.ConfigError, "'b'")
 
 
 def test_gains_need_every_graph_of_every_scorer():
     runtimes = np.array([3.0, 1.0, 2.0])
     judged = [("a", "ours"), ("b", "ours"), ("a", "theirs")]
     rows = [Row.judge(graph, "c", who, runtimes, runtimes) for graph, who in judged]
-    with pytest.raises(
-        tg.ConfigError, match="same graphs for each scorer, found none called 'b' for 'theirs'"
-    ):
+    with pytest.raises(tg.ConfigError, match="'b'.*'theirs'"):
         plot.gains(Report(rows, draws=10), {"a": 2.0, "b": 2.0})
 
 
@@ -164,8 +162,7 @@ def test_short_histories(steps: int, valid: int) -> None:
 
 
 def test_unknown_graph() -> None:
-    with pytest.raises(tg.ConfigError, match=r"no graph 'x'.*alexnet"):
-        plot.report(report(10), graph="x")
+    refuses(lambda: plot.report(report(10), graph="x"), tg.ConfigError, "'x'", "alexnet")
 
 
 def test_pyplot_is_never_imported() -> None:
