@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.layertime import DEVICES, KINDS, Device, local, measure, read_table, this_device
@@ -153,6 +154,16 @@ def test_a_step_in_jax_has_all_gradients():
     np.testing.assert_allclose(dx[0], slope @ np.asarray(weights["w"]).T, rtol=1e-4, atol=1e-5)
     changed = (np.asarray(weights["b"], np.float64) - np.asarray(new["b"])) / 1e-6
     np.testing.assert_allclose(changed, slope.sum(0), atol=0.1)  # what rounding leaves of so small a change
+
+
+def test_norms_in_jax_are_over_the_values_of_a_row_or_a_channel():
+    pytest.importorskip("jax")
+    for kind, axes in (("layernorm", -1), ("batchnorm", (0, 1, 2))):
+        function, weights, inputs = library("jax").forward(kind, small(kind, optimizer="SGD"))
+        w, b = (np.asarray(weights[name], np.float64) for name in "wb")
+        x, y = np.asarray(inputs[0], np.float64), np.asarray(function(weights, *inputs))
+        mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+        np.testing.assert_allclose(y, (x - mean) / np.sqrt(variance + 1e-5) * w + b, rtol=1e-3, atol=1e-4)
 
 
 def test_a_step_in_torch_updates_weights_and_has_gradients_of_inputs(monkeypatch):
@@ -355,12 +366,9 @@ def test_files_of_others_are_left_alone(fake, tmp_path):
     path = tmp_path / "large.csv"
     path.touch()
     os.truncate(path, (1 << 30) + 1)  # without a byte on the disk
-    with pytest.raises(tg.DataError, match="more than 256 MiB of text"):
-        fake(path)
-    with pytest.raises(tg.ConfigError, match=r"ends in \.csv, got .*a\.csv\.gz"):
-        fake(tmp_path / "a.csv.gz")
-    with pytest.raises(tg.ConfigError, match="expected a folder that can be written, found"):
-        fake(tmp_path / "none" / "a.csv")
+    refuses(lambda: fake(path), tg.DataError, "256 MiB")
+    refuses(lambda: fake(tmp_path / "a.csv.gz"), tg.ConfigError, ".csv", "a.csv.gz")
+    refuses(lambda: fake(tmp_path / "none" / "a.csv"), tg.ConfigError, "folder")
 
 
 def test_ctrl_c_keeps_what_was_measured(fake, tmp_path):
@@ -389,8 +397,7 @@ def test_layers_that_fail_are_skipped_and_counted(fake, tmp_path):
         again = fake(path)  # the last one is tried again: nobody knows that it failed
     assert again.columns["batch"].tolist() == [1, 3, 4, 6, 7, 8]
     Fake.ends = {batch: RuntimeError("no") for batch in range(9)}
-    with pytest.raises(tg.Error, match="none of 8 layers could be measured: 8 with RuntimeError: no"):
-        fake()
+    refuses(fake, tg.Error, "none of 8 layers", "RuntimeError: no")
 
 
 def test_layers_that_are_too_large_are_not_tried(fake):
@@ -405,38 +412,31 @@ def test_layers_that_are_too_large_are_not_tried(fake):
     assert Fake.built == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "gru"}, "kind: expected one of conv1d"),
-        ({"framework": "keras"}, "framework: expected one of torch, jax"),
-        ({"count": 0}, "count: expected a whole number from 1"),
-        ({"count": True}, "count: expected a whole number"),
-        ({"seed": -1}, "seed: expected a whole number of at least 0"),
-        ({"repeats": 1.5}, "repeats: expected a whole number"),
-        ({"threads": 0}, "threads, at most the usable processors: expected a whole number"),
-        ({"least_ms": 0}, "least_ms: expected a number above 0"),
-        ({"least_ms": "long"}, "least_ms: expected a number above 0"),
-        ({"training": True}, "training: layers that are given say it"),
-        ({"name": "this"}, "name: the device is given"),
-        ({"device": "Abacus"}, "'Abacus': unknown"),
-        (
-            {"device": Device("wide", 1, 1, 1, 8, 1, 1)},
-            "expected units 1, the threads that fake takes here, got 8",
-        ),
-        ({"layers": 3}, "expected a path, dict of arrays or DataFrame"),
-    ],
-)
-def test_wrong_arguments_are_refused(fake, options, message):
-    with pytest.raises(tg.ConfigError, match=message):
-        fake(**options)
+def test_wrong_arguments_are_refused(fake):
+    for options, *names in (
+        ({"kind": "gru"}, "kind", "conv1d"),
+        ({"framework": "keras"}, "framework", "torch, jax"),
+        ({"count": 0}, "count"),
+        ({"count": True}, "count"),
+        ({"seed": -1}, "seed"),
+        ({"repeats": 1.5}, "repeats"),
+        ({"threads": 0}, "threads"),
+        ({"least_ms": 0}, "least_ms"),
+        ({"least_ms": "long"}, "least_ms"),
+        ({"training": True}, "training"),
+        ({"name": "this"}, "name"),
+        ({"device": "Abacus"}, "'Abacus'"),
+        ({"device": Device("wide", 1, 1, 1, 8, 1, 1)}, "units 1", "got 8"),
+        ({"layers": 3}, "path", "DataFrame"),
+    ):
+        refuses(lambda: fake(**options), tg.ConfigError, *names)
 
 
 def test_frameworks_that_are_missing_name_their_extra(monkeypatch):
-    for name, said in (("torch", "PyTorch is not installed"), ("jax", "JAX is not installed")):
+    for name in ("torch", "jax"):
         monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(tg.ConfigError, match=rf"{said}: pip install tpugraphs\[{name}\]"):
-            measure("dense", name, layers=LAYERS, device=MINE)
+        use = lambda: measure("dense", name, layers=LAYERS, device=MINE)  # noqa: E731
+        refuses(use, tg.ConfigError, f"pip install tpugraphs[{name}]")
 
 
 def test_the_package_imports_without_frameworks():
@@ -473,12 +473,11 @@ def test_threads_are_set_and_put_back():
     one.close()
     assert torch.get_num_threads() == before
     if importlib.util.find_spec("jax"):
-        with pytest.raises(tg.ConfigError, match="threads: JAX takes all .* processors"):
+        with pytest.raises(tg.ConfigError, match="threads.*processors"):
             FRAMEWORKS["jax"](False, machine.usable_processors() + 1)
     if not torch.cuda.is_available():
         for call in (lambda: this_device(gpu=True), lambda: torch_layers.Torch(True, None)):
-            with pytest.raises(tg.ConfigError, match="gpu: expected a GPU that PyTorch can use, found none"):
-                call()
+            refuses(call, tg.ConfigError, "gpu:", "found none")
 
 
 # ---- devices
@@ -491,22 +490,14 @@ def test_this_device_is_read_and_measured():
     assert found.peak_gflops > 0 and found.bandwidth_gbps > 0
     assert this_device(1) == this_device(1)  # measured once
     assert "1 thread" in this_device(1).name
-    with pytest.raises(
-        tg.ConfigError,
-        match="threads, at most the usable processors: expected a whole number from 1 to .*, got 0",
-    ):
-        this_device(0)
-    with pytest.raises(tg.ConfigError, match="expected a name of printable characters"):
-        this_device(1, "two\nlines")
+    refuses(lambda: this_device(0), tg.ConfigError, "threads", "got 0")
+    refuses(lambda: this_device(1, "two\nlines"), tg.ConfigError, "name")
 
 
 def test_a_system_that_tells_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "_CPU", tmp_path)
     monkeypatch.setattr(machine, "_CPUINFO", str(tmp_path / "cpuinfo"))
-    with pytest.raises(
-        tg.ConfigError, match=r"does not report clock_mhz, cache_mb; describe .*Device\(name, peak"
-    ):
-        this_device(1)
+    refuses(lambda: this_device(1), tg.ConfigError, "clock_mhz, cache_mb", "Device(name, peak")
     (tmp_path / "cpuinfo").write_text("processor : 0\ncpu MHz\t\t: 2000.5\n\ncpu MHz\t\t: 2400.25\n")
     assert machine.clock_mhz() == 2400.25
     for index, (level, size) in enumerate((("1", "48K"), ("3", "32M"), ("2", "1024K"))):
@@ -534,9 +525,7 @@ def test_gpus_are_known_by_name_or_by_their_properties():
     assert found.peak_gflops == pytest.approx(31200, rel=0.01)  # as its data sheet says
     assert found.bandwidth_gbps == pytest.approx(600, rel=0.01)
     for change in ({"major": 99}, {"memory_clock_rate": 0}):
-        with pytest.raises(
-            tg.ConfigError, match=r"'NVIDIA A10': the system does not report \w+; describe the dev"
-        ):
+        with pytest.raises(tg.ConfigError, match="'NVIDIA A10'"):
             local.gpu_device(SimpleNamespace(**{**vars(told), **change}))
 
 
@@ -569,32 +558,20 @@ def test_tables_describe_their_devices(tmp_path):
     assert read_table(path, "dense", "T4").devices == (DEVICES["T4"],)
     assert len(read_table([path, described()], "dense")) == 6
     other = described(clock_mhz=[2000] * 3)
-    with pytest.raises(tg.ConfigError, match="two tables give it different figures"):
-        read_table([path, other], "dense")
+    refuses(lambda: read_table([path, other], "dense"), tg.ConfigError, "figures")
     plain = described(**{figure: None for figure in FIGURES if figure != "units"}, device=["P4"] * 3)
     assert read_table(plain, "dense").devices == (DEVICES["P4"],)  # units alone may be of something else
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"clock_mhz": None}, "no column 'clock_mhz'; a table that describes its devices has device, peak_gflops"),
-        ({"device": None}, "no column 'device'; a table that describes"),
-        ({"cache_mb": [32, 0, 32]}, "column 'cache_mb', row 1: expected a number above 0, .* found 0"),
-        ({"memory_gb": [16, 16, np.nan]}, "column 'memory_gb', row 2: expected a number above 0, .* found nan"),
-        ({"peak_gflops": [1, "fast", 1]}, "column 'peak_gflops', row 1: expected a number, found 'fast'"),
-        ({"units": [1.5, 4, 1.5]}, "column 'units', row 0: expected a whole number from 1"),
-        ({"clock_mhz": [3000, 1, 2000]}, "'clock_mhz', row 2: expected 3000 as in row 0 of the same device 'mine'"),
-        ({"device": ["mine", "", "mine"]}, "column 'device', row 1: device: expected a name"),
-    ],
-)  # fmt: skip
-def test_wrong_figures_are_refused(change, message):
-    with pytest.raises(tg.DataError, match=message):
-        read_table(described(**change), "dense")
-
-
-def test_two_measurements_do_not_share_a_folder(fake, tmp_path):
-    from tpugraphs.system.files import locked
-
-    with locked(os.fspath(tmp_path)), pytest.raises(tg.ConfigError, match="another measurement is using"):
-        fake(tmp_path / "a.csv")
+def test_wrong_figures_are_refused():
+    for change, *names in (
+        ({"clock_mhz": None}, "'clock_mhz'", "device, peak_gflops"),
+        ({"device": None}, "'device'"),
+        ({"cache_mb": [32, 0, 32]}, "'cache_mb', row 1", "found 0"),
+        ({"memory_gb": [16, 16, np.nan]}, "'memory_gb', row 2", "nan"),
+        ({"peak_gflops": [1, "fast", 1]}, "'peak_gflops', row 1", "'fast'"),
+        ({"units": [1.5, 4, 1.5]}, "'units', row 0", "whole number"),
+        ({"clock_mhz": [3000, 1, 2000]}, "'clock_mhz', row 2", "3000 as in row 0", "'mine'"),
+        ({"device": ["mine", "", "mine"]}, "'device', row 1"),
+    ):
+        refuses(lambda: read_table(described(**change), "dense"), tg.DataError, *names)
