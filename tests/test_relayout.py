@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 jax = pytest.importorskip("jax")
 
@@ -568,8 +569,7 @@ def test_digits_run_from_minor_to_major():
             assert relayout.order_of(relayout.digits(order)) == order
     assert relayout.order_of((-1,) * 6) is None
     for wrong in [(0, 2, -1, -1, -1, -1), (0, -1, 1, -1, -1, -1), (0, 0, -1, -1, -1, -1), (1, 0)]:
-        with pytest.raises(ValueError, match="layout digits: found"):
-            relayout.order_of(wrong)
+        refuses(lambda: relayout.order_of(wrong), ValueError, "layout digits")
 
 
 def test_draws_follow_from_the_seed_and_change_little():
@@ -593,12 +593,8 @@ def test_wrong_choices_are_refused(space):
         with pytest.raises(ValueError, match=rf"site: found {index}, expected the index of a site, -1 to 0"):
             space(program, {index: (0, 1)})
     for order in [(0, 0), (0,), (1, 2), (0, 1, 2)]:
-        with pytest.raises(
-            ValueError, match=r"order of site 0: found .*, expected a permutation of 2 dimensions"
-        ):
-            space(program, {0: order})
-    with pytest.raises(TypeError, match="arguments: found 2, expected 1"):
-        space(program, {})(x, x)
+        refuses(lambda: space(program, {0: order}), ValueError, "site 0", "2 dimensions")
+    refuses(lambda: space(program, {})(x, x), TypeError, "arguments", "2")
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.__name__)
