@@ -26,6 +26,7 @@ from prepare_cases import (
 )
 from rankers import small_any, small_graph, small_ranker
 from reference import preprocess as reference
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -102,8 +103,7 @@ def test_configs_stay_as_they_are_or_become_logarithms(scale):
     rows = g["config_feat"].astype(np.float64)
     close(out.config_feat, np.log1p(rows.clip(0)) if scale == "log" else rows)
     assert core.configs(g["config_feat"]).tobytes() == out.config_feat.tobytes() and core.get_state() == {}
-    with pytest.raises(tg.DataError, match="4 instead of 5"):
-        core.apply(*stored(published=True, K=0, T=4).values())
+    refuses(lambda: core.apply(*stored(published=True, K=0, T=4).values()), tg.DataError, "4 instead of 5")
 
 
 @pytest.mark.parametrize("scale", ["none", "log"])
@@ -169,8 +169,7 @@ def test_categories_that_training_did_not_have():
     for value in (-1, 4, 1e9):  # such as the schema does not have at all
         new["config_feat"][7, 5] = value
         assert (zero.configs(new["config_feat"])[7, -4:] == 0).all()
-        with pytest.raises(tg.DataError, match="row 7"):
-            core.configs(new["config_feat"])
+        refuses(lambda: core.configs(new["config_feat"]), tg.DataError, "row 7")
 
 
 SIZES = [
@@ -292,10 +291,8 @@ def test_columns_of_sizes():
     assert core.columns["node"] == 216
     mod = core.apply(*stored(published=True).values()).node_feat[0, 140:]
     assert mod[0] == np.float32(7 / 128) and mod[2] == np.float32(127 / 128)  # of 8 and of 0
-    with pytest.raises(tg.DataError, match="node_opcode: expected opcodes, .*found none"):
-        core.apply(*{**g, "node_opcode": None}.values())
-    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
-        core.apply(*stored().values())
+    refuses(lambda: core.apply(*{**g, "node_opcode": None}.values()), tg.DataError, "node_opcode", "none")
+    refuses(lambda: core.apply(*stored().values()), tg.DataError, "140", "found 2")
 
 
 @pytest.mark.parametrize("prune", [[], [PRUNE], [{"step": "prune", "method": "merge"}]])
@@ -350,14 +347,12 @@ def test_columns_are_logarithms(form):
         out = _core.Prepare([step]).apply(*g.values()).node_feat
         expected = reference.log_columns(g["node_feat"], columns, offset, form == "signed")
         np.testing.assert_allclose(out, expected, rtol=1e-6)
-    with pytest.raises(
-        tg.DataError, match="node_feat: expected the columns that .* names, found 140, without 150"
-    ):
+    with pytest.raises(tg.DataError, match="node_feat.*150"):
         _core.Prepare([{"step": "log-columns", "columns": [3, 150]}]).apply(*g.values())
     for wrong in (np.nan, np.inf, -np.inf):
         g["node_feat"][3, 30] = wrong
         if form == "signed" or wrong != -np.inf:  # which counts as 1
-            with pytest.raises(tg.DataError, match="node_feat: expected finite numbers"):
+            with pytest.raises(tg.DataError, match="node_feat"):
                 _core.Prepare([{"step": "log-columns", "form": form}]).apply(*g.values())
 
 
@@ -368,12 +363,10 @@ def test_columns_are_scaled_from_ranges():
     close(out, reference.range_columns(g["node_feat"], *ranges.values()))
     assert (out[:, 1:3] == g["node_feat"][:, 1:3]).all()
     for wrong in ({"low": [0, 0, 0]}, {"high": [4, 1, 7]}, {"low": [-1, 1, 5, -1]}):
-        with pytest.raises(
-            tg.ConfigError, match="'range-columns': expected (low and high of every|each high)"
-        ):
+        with pytest.raises(tg.ConfigError, match="'range-columns'"):
             _core.Prepare([{"step": "range-columns", **ranges, **wrong}])
     g["node_feat"][3, 0] = np.inf
-    with pytest.raises(tg.DataError, match="node_feat: expected finite numbers"):
+    with pytest.raises(tg.DataError, match="node_feat"):
         _core.Prepare([{"step": "range-columns", **ranges}]).apply(*g.values())
 
 
@@ -417,10 +410,7 @@ def test_what_is_learnt_is_learnt_from_the_columns_before():
     close(core.apply(*other.values()).node_feat[:, :40], reference.standardized(rows, before(other), False))
     three = fitted([{**NODES, "columns": 3}], [stored(node_feat=np.eye(40, 3))])
     for refused in (three.apply, three.fit):
-        with pytest.raises(
-            tg.DataError, match="expected as many columns as in training, or more, found 2 of 3"
-        ):
-            refused(*stored().values())
+        refuses(lambda: refused(*stored().values()), tg.DataError, "columns", "2 of 3")
 
 
 @pytest.mark.parametrize("prune", [[], [PRUNE], [{"step": "prune", "method": "merge"}]])
@@ -455,22 +445,21 @@ def test_further_columns_stand_behind_the_others(prune):
 
 def test_further_columns_are_checked():
     core = fitted([EXTRA], [stored(published=True, further=True)])
-    for changes, words in (
-        ({"extra": None}, "extra: expected as many columns as in training, found 0 instead of 4"),
-        ({"extra": np.zeros((40, 3), np.float32)}, "found 3 instead of 4"),
-        ({"extra": extra()[:9].copy()}, "extra: expected"),
-        ({"extra": np.where(extra() > 5, np.nan, 0).astype(np.float32)}, "extra: .*nan in column 'depth'"),
-        ({"extra": extra() - [0, 2**21, 0, 0]}, "extra: expected float32"),
-        ({"extra": (extra() - [0, 2**21, 0, 0]).astype(np.float32)}, "numbers >= 0 in a log column"),
-        ({"extra": (extra() / 2).astype(np.float32)}, "0 or 1 in a flag"),
+    for value, *names in (
+        (None, "extra", "found 0 instead of 4"),
+        (np.zeros((40, 3), np.float32), "found 3 instead of 4"),
+        (extra()[:9].copy(), "extra"),
+        (np.where(extra() > 5, np.nan, 0).astype(np.float32), "extra", "nan", "'depth'"),
+        (extra() - [0, 2**21, 0, 0], "extra", "float32"),
+        ((extra() - [0, 2**21, 0, 0]).astype(np.float32), "log column"),
+        ((extra() / 2).astype(np.float32), "flag"),
     ):
+        given = {**stored(published=True), "extra": value}
         for refused in (core.apply, core.fit):
-            with pytest.raises((tg.DataError, tg.ShapeError, TypeError), match=words):
-                refused(*{**stored(published=True), **changes}.values())
+            refuses(lambda: refused(*given.values()), (tg.DataError, tg.ShapeError, TypeError), *names)
         core = fitted([EXTRA], [stored(published=True, further=True)])
     for wrong in ({"extra.count": np.array([0])}, {"extra.m2": -np.ones(4)}, {"extra.mean": np.ones(3)}):
-        with pytest.raises((tg.DataError, tg.ShapeError), match="extra"):
-            core.set_state({**core.get_state(), **wrong})
+        refuses(lambda: core.set_state({**core.get_state(), **wrong}), (tg.DataError, tg.ShapeError), "extra")
 
 
 def test_walks_before_the_scaler_are_scaled():
@@ -554,14 +543,12 @@ def test_a_virtual_node_is_fitted_to_and_needs_roots():
     assert core.get_state()["scaler.count"] == [51]
     out = core.apply(*g.values())
     assert out.num_nodes == 51 and out.node_opcode[50] == 0 and (out.layout_digits[50] == -1).all()
-    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
-        _core.Prepare([VIRTUAL]).apply(*stored().values())
+    refuses(lambda: _core.Prepare([VIRTUAL]).apply(*stored().values()), tg.DataError, "140", "found 2")
     clusters = {**VIRTUAL, "over": "clusters", "size": 30}
     assert _core.Prepare([clusters]).apply(*stored().values()).num_nodes == 42
     bad = sized(5)
     bad["edge_index"][7, 1] = 50
-    with pytest.raises(tg.DataError, match="50 in row 7"):
-        _core.Prepare([VIRTUAL, PRUNE]).apply(*bad.values())
+    refuses(lambda: _core.Prepare([VIRTUAL, PRUNE]).apply(*bad.values()), tg.DataError, "50 in row 7")
 
 
 def test_walks_on_a_path_and_a_ring():
@@ -707,8 +694,7 @@ def test_what_pruning_kept_is_used_for_that_graph_alone():
     assert outputs(core.apply(*same.values(), kept=kept)) == outputs(core.apply(*same.values()))
     for field in ("edge_index", "config_nodes"):
         other = {**graph, field: graph[field][::-1].copy()}
-        with pytest.raises(tg.DataError, match="another graph"):
-            core.apply(*other.values(), kept=kept)
+        refuses(lambda: core.apply(*other.values(), kept=kept), tg.DataError, "another graph")
         assert core.apply(*other.values()).num_nodes
 
 
@@ -743,8 +729,7 @@ def test_a_prediction_has_no_arithmetic_in_numpy(recipe):
     expected = ranker.predict(graph), ranker.predict(graph, given)
     bare = {name: a.view(NoArithmetic) for name, a in vars(graph).items() if isinstance(a, np.ndarray)}
     guarded = graph._with(**bare)
-    with pytest.raises(AssertionError, match="computes add"):
-        guarded.node_feat + 1
+    refuses(lambda: guarded.node_feat + 1, AssertionError, "computes add")
     assert ranker.predict(guarded).tobytes() == expected[0].tobytes()
     assert ranker.predict(guarded, given).tobytes() == expected[1].tobytes()
 
@@ -774,21 +759,21 @@ def test_graphs_that_do_not_fit(name):
     assert outputs(core.apply(*stored(3).values()))
 
 
-def test_published_graphs_that_do_not_fit():
+def test_graphs_that_do_not_fit_are_refused():
     core = fitted([*LAYOUT, NODES], [stored(published=True)])
-    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
-        core.apply(*stored().values())
+    refuses(lambda: core.apply(*stored().values()), tg.DataError, "140", "found 2")
     wrong = stored(published=True)
     wrong["node_feat"][:, 137] = 6.0
-    with pytest.raises(tg.DataError, match="a layout digit"):
-        core.apply(*wrong.values())
-    with pytest.raises(tg.DataError, match="at least one configurable node"):
-        core.apply(*stored(published=True, K=0).values())
+    refuses(lambda: core.apply(*wrong.values()), tg.DataError, "layout digit")
+    refuses(lambda: core.apply(*stored(published=True, K=0).values()), tg.DataError, "configurable node")
     tile = fitted([*LAYOUT[1:], NODES, CONFIGS], [stored(published=True, K=0)])
-    with pytest.raises(
-        tg.DataError, match="config_feat: expected as many columns as in training, found 4 instead"
-    ):
-        tile.configs(np.zeros((3, 4), np.float32))
+    refuses(lambda: tile.configs(np.zeros((3, 4), np.float32)), tg.DataError, "config_feat", "found 4")
+    fresh = _core.Prepare([NODES])
+    refuses(fresh.finish, tg.DataError, "row")
+    refuses(lambda: fresh.apply(*stored(published=True).values()), tg.ConfigError, "fitted")
+    for columns in (65537, 2**32 + 1, 2**32 - 5):  # of no rows, which takes no memory
+        many = np.zeros((0, columns), np.float32)
+        refuses(lambda: _core.Prepare([]).configs(many), ValueError, "65536 columns")
 
 
 def test_state_that_cannot_be():
@@ -814,16 +799,7 @@ def test_state_that_cannot_be():
         with pytest.raises((tg.DataError, tg.ShapeError), match=words):
             other.set_state({**state, name: wrong})
         assert not other.fitted
-        with pytest.raises(tg.ConfigError, match="not fitted"):
-            other.apply(*stored().values())
-
-
-def test_fitting_to_nothing():
-    core = _core.Prepare([NODES])
-    with pytest.raises(tg.DataError, match="at least one row"):
-        core.finish()
-    with pytest.raises(tg.ConfigError, match="not fitted"):
-        core.apply(*stored(published=True).values())
+        refuses(lambda: other.apply(*stored().values()), tg.ConfigError, "fitted")
 
 
 def test_a_new_fit_forgets_the_one_before():
@@ -840,7 +816,7 @@ def test_a_new_fit_forgets_the_one_before():
 
 def test_errors_name_the_graph():
     graph = small_graph()
-    with pytest.raises(tg.ConfigError, match="at most as many columns as the nodes have"):
+    with pytest.raises(tg.ConfigError, match="columns"):
         Pipeline([{"step": "prune", "method": "none"}, {**NODES, "columns": 141}])
     pipeline = Pipeline([{"step": "prune", "method": "none"}, {"step": "node-padding", "value": -1}])
     with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: this ranker.s weights") as caught:
@@ -880,8 +856,7 @@ def test_a_state_that_was_refused_leaves_nothing_behind():
     core = _core.Prepare([ENCODE])
     bad = stored(1)
     bad["config_feat"][3, 2] = np.nan  # the last table: the others have been added
-    with pytest.raises(tg.DataError, match="finite numbers, found nan"):
-        core.fit(*bad.values())
+    refuses(lambda: core.fit(*bad.values()), tg.DataError, "found nan")
     assert core.get_state()["encode.count"].tolist() == [0, 0, 0]
 
 
@@ -889,12 +864,8 @@ def test_powers_need_finite_numbers_and_a_row():
     bad = sizes(0)
     bad["config_feat"][3, 1] = np.nan
     core = _core.Prepare([{"step": "powers", "config": SIZES}])
-    with pytest.raises(
-        tg.DataError, match=r"config_feat: expected finite values, found nan \(row 3, column 1"
-    ):
-        core.fit(*bad.values())
-    with pytest.raises(tg.DataError, match="config_feat: expected at least one row to fit to"):
-        core.finish()
+    refuses(lambda: core.fit(*bad.values()), tg.DataError, "config_feat", "nan", "row 3, column 1")
+    refuses(core.finish, tg.DataError, "config_feat", "row")
     empty = {"step": "powers", "config": []}
     state = fitted([empty], [stored(config_feat=np.zeros((3, 0)))]).get_state()
     again = _core.Prepare([empty])
@@ -907,11 +878,11 @@ def test_configs_are_features_digits_or_both():
     graph = stored(K=3, config_feat=np.ones((5, 2)))
     core = _core.Prepare([])
     digits = np.zeros((9, 3, 18), np.int8)
-    with pytest.raises(tg.ShapeError, match="digits"):
-        core.apply(*graph.values(), digits=digits)  # of another number of configs
+    refuses(
+        lambda: core.apply(*graph.values(), digits=digits), tg.ShapeError, "digits"
+    )  # of 9 configs, not 5
     pair = np.zeros((5, 3, 3), np.uint8), np.zeros((1, 6), np.int8)
-    with pytest.raises(TypeError, match=r"a pair \(codes, table\) without config_feat"):
-        core.apply(*graph.values(), digits=pair)
+    refuses(lambda: core.apply(*graph.values(), digits=pair), TypeError, "(codes, table)", "config_feat")
     rows = np.zeros(2, np.int64)
     linear = {"op": "linear", "name": "head", "in": ["config_feat"], "out": "scores", "attrs": {"out": 1}}
     model = _core.Model([linear], 0, 2, config_features=2, graph_features=2)
@@ -928,11 +899,5 @@ def test_configs_are_features_digits_or_both():
     found = mixed.run([(core.apply(*graph.values(), digits=digits), rows)], ["h", "scores"])
     assert found["h"][0].shape[1:] == (2, 2) and found["scores"][0].shape == (2, 1)
     for wrong in (-5, 1, 35, 2**31 - 1):
-        with pytest.raises(ValueError, match=r"digit_rows: expected 4\.\.34"):
+        with pytest.raises(ValueError, match="digit_rows"):
             core.apply(*{**graph, "config_feat": None}.values(), digits=digits, digit_rows=wrong)
-
-
-def test_more_columns_than_there_may_be():
-    for columns in (65537, 2**32 + 1, 2**32 - 5):  # of no rows, which takes no memory
-        with pytest.raises(ValueError, match="at most .* 65536 columns"):
-            _core.Prepare([]).configs(np.zeros((0, columns), np.float32))
