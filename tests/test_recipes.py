@@ -134,6 +134,8 @@ def test_bad_fields_and_names_are_refused_with_what_is_valid():
         ("loss", [{"loss": "list_mle", "weight": "x", "y": None}], "loss"),
     ):
         refuses(lambda: tg.Ranker(**{name: value}), tg.ConfigError, *names)
+    far = {"recipe": "official-layout", "config_shift": 100.5}
+    refuses(lambda: tg.Ranker(**far), tg.ConfigError, "config_shift", "-100..100", "100.5")
     refuses(lambda: tg.Ranker("first-layuot"), tg.RecipeError, "'first-layout'", "first-layout-cross")
 
 
