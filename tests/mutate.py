@@ -74,7 +74,7 @@ TESTS = {
     "csrc/py/*": "bad_input hostile_arguments model training prepare data packs trees contract optim",
     "tpugraphs/cli/layertime/*": "layertime_cli",
     "tpugraphs/cli/*": "cli cli_train completion",
-    "tpugraphs/data/pack*": "packs corrupt mutated_files data",
+    "tpugraphs/data/pack*": "packs corrupt mutated_files hlo",
     "tpugraphs/data/*": "data schema frames",
     "tpugraphs/download/*": "download transfer",
     "tpugraphs/evaluation/*": "evaluation official plot",
