@@ -193,9 +193,15 @@ def test_samples_are_what_they_were(real_sample, name):
     assert found.hexdigest() == DIGESTS[name]
 
 
-def test_the_public_alexnet_becomes_the_sample(real_sample, folder, monkeypatch, tmp_path):
+@pytest.fixture
+def alexnet(real_sample):
+    """The sample, read before `folder` hides where it is."""
+    return real_sample("alexnet")
+
+
+def test_the_public_alexnet_becomes_the_sample(alexnet, folder, monkeypatch, tmp_path):
     """Its columns and runs are taken out of the sample, as its authors did; the other runs are made up."""
-    graph = real_sample("alexnet")
+    graph = alexnet
     how = json.loads(Path(samples.__file__).with_name("alexnet.json").read_text())
     rows = np.unpackbits(np.frombuffer(samples.base64.b85decode(how["runs"]), np.uint8), count=47_712) > 0
     given = {
