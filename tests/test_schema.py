@@ -75,6 +75,7 @@ def test_published_schemas():
     assert len(LAYOUT.node) == 140 and len(LAYOUT.digits) == 18 and not LAYOUT.config
     assert len(TILE.config) == 24 and not TILE.digits and TILE.node == LAYOUT.node
     assert {digit.values for digit in LAYOUT.digits} == {6}
+    assert (TILE.metric, LAYOUT.metric, SOME.metric) == ("top5", "tau", "tau")
     names = [column.name for column in LAYOUT.node]
     # places given in the documentation of the data set
     for place, name in {
