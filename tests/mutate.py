@@ -59,6 +59,7 @@ TESTS = {
     "csrc/kernels/*": "ops vmath precision reference_ops op_ranges tokens",
     "csrc/graph/*": "preprocess_graphs preprocess prepare",
     "csrc/configs/*": "sampling data packs preprocess tile",
+    "csrc/io/blake2b*": "clib_score integrity",
     "csrc/io/pack*": "packs corrupt mutated_files",
     "csrc/io/*": "data corrupt mutated_files integrity safetensors packs",
     "csrc/hlo/*": "hlo mutated_files",
