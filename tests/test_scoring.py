@@ -138,7 +138,18 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize("recipe", networks("layout"))
+MANY_OPS = ["first-layout", "fifth-dimension", "sixth-layout", "fourth-layout", "ninth-gat", "tenth-layout"]
+
+
+def test_some_recipes_have_every_op():
+    def ops(recipes):
+        found = map(tg.recipes.get_recipe, recipes)
+        return {step["op"] for recipe in found for step in recipe.steps(recipe.fields())}
+
+    assert ops(MANY_OPS) == ops(networks("layout"))
+
+
+@pytest.mark.parametrize("recipe", MANY_OPS)
 def test_memory_does_not_grow_with_the_number_of_configs(recipe):
     code = MEMORY.format(path=[os.path.dirname(__file__)], recipe=recipe, configs=20_000)
     grown = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
