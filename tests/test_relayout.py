@@ -223,7 +223,7 @@ def test_every_assignment_gives_the_same_numbers(name, space):
     expected = jax.jit(fn)(*args)
     rng = np.random.default_rng(len(name))
     known = relayout.sites(program, 99, arguments=True)
-    each = 3 if space is relayout.transposed else 1
+    each = 2 if space is relayout.transposed else 1
     drawn = [anything(program, rng) for _ in range(each)] + [
         relayout.draw(known, rng, 4) for _ in range(each)
     ]
