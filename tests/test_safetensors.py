@@ -156,12 +156,7 @@ def test_arrays_are_the_readers_own(path):
     assert read["a"].tobytes() == EIGHT and read["a"].flags.writeable and read["a"].flags.owndata
 
 
-def test_names_in_errors_are_one_line(path):
-    with pytest.raises(DataError) as caught:
-        ours(path, file_of({"a\nb\x7f": entry("F33")}, EIGHT))
-    assert caught.value.field == "a?b?"
-
-
-def test_ranker_files_say_the_field(path):
+def test_fields_are_named_in_one_line(path):
+    assert refuses(lambda: ours(path, file_of({"a\nb\x7f": entry("F33")}, EIGHT)), DataError).field == "a?b?"
     path.write_bytes(BROKEN["too few bytes"])
     refuses(lambda: rankerfile.read(path, "ranker"), CheckpointError, "a:", "3 elements")
