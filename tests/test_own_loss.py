@@ -165,19 +165,15 @@ def test_the_core_takes_nothing_else_either():
         (lambda *a: None, TypeError), (lambda *a: (1.0,), TypeError), (lambda *a: ("x", a[0]), TypeError),
         (lambda *a: (1.0, a[1]), tg.ShapeError), (lambda *a: (1.0, a[0][:3]), tg.ShapeError), (lambda: 1, TypeError),
     ):  # fmt: skip
-        with pytest.raises(error):
-            ranker.trainer.gradients(slates, targets, [{"loss": function}])
-    with pytest.raises(tg.ConfigError, match="reads times"):
-        ranker.trainer.gradients(
-            slates, {"order": [one.runtimes[rows] for one, rows in chosen]}, [{"loss": max}]
-        )
-    for key in ("margin", "over", "reduction"):
-        with pytest.raises(
-            tg.ConfigError, match=f"a loss of your own: attributes: expected only weight, found '{key}'"
-        ):
-            tg.Ranker("graph-config", loss=[{"loss": log_squares, key: "batch"}])
-    with pytest.raises(tg.ConfigError, match="margin"):
-        tg.Ranker("graph-config", loss=[{"loss": log_squares, "margin": 1.0}])
+        refuses(lambda: ranker.trainer.gradients(slates, targets, [{"loss": function}]), error)
+    order = {"order": [one.runtimes[rows] for one, rows in chosen]}
+    refuses(lambda: ranker.trainer.gradients(slates, order, [{"loss": max}]), tg.ConfigError, "times")
+    for key, value in (("margin", "batch"), ("over", "batch"), ("reduction", "batch"), ("margin", 1.0)):
+        loss = [{"loss": log_squares, key: value}]
+        refuses(lambda: tg.Ranker("graph-config", loss=loss), tg.ConfigError, "loss", "weight", f"'{key}'")
+    weighted = {"sample_weight": np.linspace(0.5, 1, GRAPHS[0].num_configs), "verbose": False}
+    own = small_ranker(loss=log_squares)
+    refuses(lambda: own.fit(GRAPHS[0], **weighted), tg.ConfigError, "sample_weight", "loss")
 
 
 def test_an_error_or_ctrl_c_inside_comes_out_as_it_is_and_leaves_the_ranker():
@@ -207,13 +203,6 @@ def test_the_arrays_are_copies_and_the_loss_may_rank_with_the_ranker():
     expected.fit(GRAPHS[0], verbose=False)
     ranker.set_params(loss=careless).fit(GRAPHS[0], verbose=False)
     assert state(ranker) == state(expected)
-
-
-def test_weights_of_configs_are_refused():
-    with pytest.raises(tg.ConfigError, match="sample_weight.*loss"):
-        small_ranker(loss=log_squares).fit(
-            GRAPHS[0], sample_weight=np.linspace(0.5, 1, GRAPHS[0].num_configs), verbose=False
-        )
 
 
 def test_bits_are_the_same_for_any_number_of_threads_and_after_resuming(tmp_path):
