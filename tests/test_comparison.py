@@ -181,12 +181,16 @@ def test_trials_differ_by_precision_and_leave_no_ranker_behind(folds, tmp_path, 
     assert not any(ranker.fitted for ranker in learnt)
 
 
-def test_graphs_without_runtimes_are_refused_before_a_training(folds, monkeypatch):
+def test_graphs_and_metrics_are_refused_before_a_training(folds, monkeypatch):
+    ranker = tg.Ranker("first-layout", **SHORT)
+    ranker.fit(folds[0].train[0], verbose=False)
+    refuses(lambda: tg.Ensemble([ranker]).weighted(folds[0].valid, metric="ndcg"), tg.ConfigError, "metric")
+    refuses(lambda: tg.Ensemble([ranker]).weighted([]), tg.DataError, "valid")
     monkeypatch.setattr(tg.Ranker, "fit", lambda *args, **kwargs: pytest.fail("it was trained"))
     graph = small_graph(0)
     unmeasured = graph.replace(config_runtime=np.zeros_like(graph.config_runtime))
-    with pytest.raises(tg.DataError, match="runtimes"):
-        tg.compare(["first-layout"], [tg.ranker.Fold("a", [graph], (), [unmeasured])], verbose=False)
+    fold = tg.ranker.Fold("a", [graph], (), [unmeasured])
+    refuses(lambda: tg.compare(["first-layout"], [fold], verbose=False), tg.DataError, "measured runtimes")
 
 
 def test_a_damaged_trial_is_refused(compared, tmp_path):
@@ -258,13 +262,6 @@ def test_weights_are_fitted_greedily():
     assert judged(weights) >= judged(np.ones(4))
     alone = fitted_weights([useless, [y.astype(float) for y in times]], times, tg.metrics.kendall_tau)
     assert alone.tolist() == [0, 1]
-
-
-def test_weights_of_an_ensemble_are_refused_for_other_metrics(folds):
-    ranker = tg.Ranker("first-layout", **SHORT)
-    ranker.fit(folds[0].train[0], verbose=False)
-    refuses(lambda: tg.Ensemble([ranker]).weighted(folds[0].valid, metric="ndcg"), tg.ConfigError, "metric")
-    refuses(lambda: tg.Ensemble([ranker]).weighted([]), tg.DataError, "valid")
 
 
 def test_tile_kernels_are_compared_by_slowdown():
