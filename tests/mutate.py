@@ -7,7 +7,8 @@ out, a condition turned round. They are drawn by the seed from the tracked sourc
 tree (`--folder`), where only the changed file is compiled again. A mutation is killed if a test fails, hangs or
 cannot start, and survives if all tests that concern its file pass. Which tests these are follows from `TESTS` below, the
 names of the files, and the public names that tests mention. C that does not compile, and Python that stays
-the same code, is drawn again. About a minute each on two cores. `--list` shows the mutations and their tests alone.
+the same code, is drawn again. About a minute each on two cores. The folder keeps what was killed, so that the same
+command continues a run that was ended, and tries survivors again. `--list` shows the mutations and their tests alone.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import argparse
 import ast
 import dataclasses
 import fnmatch
+import hashlib
+import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -28,8 +32,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks import machine  # noqa: E402
+
 MOST = 10  # files of tests per mutation
-LIMIT = 420  # seconds for these
+HANGS = 300  # seconds of one test
+BUILDS = 120  # seconds of the processor for one file of C, and for the stubs
+LIMIT = 420  # seconds of the processor for these; of the clock, which others slow down, four times as many
 LEFT_OUT = (
     "csrc/fuzz/*",
     "tpugraphs/xla/zoo/*",
@@ -51,6 +60,7 @@ TESTS = {
     "csrc/kernels/*": "ops vmath precision reference_ops op_ranges tokens",
     "csrc/graph/*": "preprocess_graphs preprocess prepare",
     "csrc/configs/*": "sampling data packs preprocess tile",
+    "csrc/io/blake2b*": "clib_score integrity",
     "csrc/io/pack*": "packs corrupt mutated_files",
     "csrc/io/*": "data corrupt mutated_files integrity safetensors packs",
     "csrc/hlo/*": "hlo mutated_files",
@@ -67,6 +77,7 @@ TESTS = {
     "csrc/py/*": "bad_input hostile_arguments model training prepare data packs trees contract optim",
     "tpugraphs/cli/layertime/*": "layertime_cli",
     "tpugraphs/cli/*": "cli cli_train completion",
+    "tpugraphs/data/pack*": "packs corrupt mutated_files hlo",
     "tpugraphs/data/*": "data schema frames",
     "tpugraphs/download/*": "download transfer",
     "tpugraphs/evaluation/*": "evaluation official plot",
@@ -78,7 +89,7 @@ TESTS = {
     "tpugraphs/network/*": "scoring published_weights weights training",
     "tpugraphs/preprocess/*": "preprocess preprocess_graphs prepare refits weights",
     "tpugraphs/ranker/*": "ranker sklearn ensemble",
-    "tpugraphs/recipes/*": "recipes own_model graph_config",
+    "tpugraphs/recipes/*": "recipes own_model graph_config published solutions docs",
     "tpugraphs/submission/*": "submission competition",
     "tpugraphs/system/*": "texts tables progress saves",
     "tpugraphs/torch/*": "torch_bridge torch_loss torch_pyg",
@@ -86,6 +97,27 @@ TESTS = {
     "tpugraphs/xla/*": "xla relayout work zoo",
     "tpugraphs/metrics.py": "metrics",
     "tpugraphs/*": "names package messages",
+}
+
+# Mutations that change nothing, by file and line after: why no test can notice them.
+SAME = {
+    ("csrc/py/py_ops.c", "return -2;"): "every caller asks whether it is below 0",
+    (
+        "csrc/kernels/columns.inc",
+        "TG_ASSERT(count > 1 && count <= 4);",
+    ): "an assertion, which only builds with checks have",
+    (
+        "csrc/model/run.c",
+        "for (int i = 0; TG_REDZONE > 1 && i < bind->plan->n_buffers; i++)",
+    ): "0 in all builds but those with checks, there far above 1",
+    (
+        "csrc/ops/add.c",
+        "for (int i = 0; i <= e->n_in; i++) repeated |= e->in[i].space != e->out.space;",
+    ): "an input that is not there is empty: at most the other of two ways to the same bits is taken",
+    (
+        "csrc/kernels/gemm_bf16.inc",
+        "const int block = gemm_rows(bf16_words(k)), depth = bf16_words(k), slice = BF16_SLICE + BF16_PER_WORD;",
+    ): "columns that are converted at a time: fewer give the same products up to rounding, and more slowly",
 }
 
 # What may stand in place of an operator.
@@ -124,10 +156,13 @@ class Mutation:
     def shown(self, text: str) -> str:
         """The line before and after, with what is changed marked; of a statement its first line."""
         start, end = text.rfind("\n", 0, self.at) + 1, text.find("\n", self.at)
+        return f"`{text[start:end].strip()}` → `{self.after(text)}`".replace("|", "\\|")
+
+    def after(self, text: str) -> str:
+        """The line, or the first of a statement, as it becomes."""
+        start, end = text.rfind("\n", 0, self.at) + 1, text.find("\n", self.at)
         line, column = text[start:end], self.at - start
-        old = self.old.split("\n")[0]
-        after = line[:column] + self.new + line[column + len(old) :]
-        return f"`{line.strip()}` → `{after.strip()}`".replace("|", "\\|")
+        return (line[:column] + self.new + line[column + len(self.old.split("\n")[0]) :]).strip()
 
 
 # ---- mutations of C ----------------------------------------------------------------------------------------
@@ -298,22 +333,31 @@ class Copy:
             if not target.is_file() or target.read_bytes() != (ROOT / name).read_bytes():
                 shutil.copyfile(ROOT / name, target)
         error = self.build()
-        if error:
+        if error != "":
             sys.exit(f"the copy does not build:\n{error}")
 
-    def build(self) -> str:
-        """Compile what has changed; the compiler's errors, or ""."""
-        done = subprocess.run(
-            [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-            cwd=self.folder, capture_output=True, text=True,
+    def build(self) -> str | None:
+        """Compile what has changed; the compiler's errors, "", or None: stubs cannot be made of the core that it made."""
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (BUILDS, BUILDS)),
         )  # fmt: skip
-        return done.stderr[-2000:] if done.returncode else ""
+        try:
+            _, said = process.communicate(timeout=4 * LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None
+        if process.returncode == 0:
+            return ""
+        return said[-2000:] if re.search(r": (?:fatal )?error: ", said) else None
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def test(self, tests: list[str], seconds: float, *options: str) -> tuple[int | None, str]:
-        """Exit code of pytest (None: it took too long) and what it says."""
+    def test(self, tests: list[str], seconds: int, *options: str) -> tuple[int | None, str]:
+        """Exit code of pytest (None: it took too long) and its output."""
         command = [
             sys.executable,
             "-m",
@@ -329,23 +373,44 @@ class Copy:
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
         )  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=seconds)
+            said, _ = process.communicate(timeout=4 * seconds)
         except subprocess.TimeoutExpired:
             return None, ""
         finally:
             if process.poll() is None:  # it hangs, or this program was interrupted
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return process.returncode, said
+        return None if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else process.returncode, said
+
+
+class Found:
+    """What earlier runs killed, a line each: mutations of texts that have not changed since."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.results = path, {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            key, result = json.loads(line)
+            self.results[key] = result
+
+    def key(self, one: Mutation, text: str) -> str:
+        return hashlib.sha256(f"{one.path}\0{one.apply(text)}".encode()).hexdigest()
+
+    def of(self, one: Mutation, text: str) -> str | None:
+        return self.results.get(self.key(one, text))
+
+    def add(self, one: Mutation, text: str, result: str) -> None:
+        with open(self.path, "a") as file:
+            print(json.dumps([self.key(one, text), result]), file=file)
 
 
 def verdict(code: int | None, said: str) -> str:
     """What became of a mutation."""
     if code == 0:
         return "**survived**"
-    if code is None:
+    if code is None or "\nTimeout (" in said:
         return "killed: hangs"
     failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", said, re.M)
     return f"killed by `{failed[1].split('[')[0]}`" if failed else f"killed: pytest ends with {code}"
@@ -364,9 +429,10 @@ def table(rows: list[tuple[str, str, str]], seed: int) -> str:
         "",
         "A mutation is a small fault put into the sources: a constant plus one, another comparison, a statement left",
         "out. This page shows which of them the tests noticed. A killed mutation made a test fail or hang; one that",
-        "survived did not. Some that survive change nothing that anyone could notice.",
+        "survived did not. *Equivalent* ones change nothing that a test could notice, for the reason given.",
         "",
-        f"Made by `python tests/mutate.py --seed {seed} --count {len(rows)} --out docs/results/mutations.md`.",
+        f"Made by `python tests/mutate.py --seed {seed} --count {len(rows)} --out docs/results/mutations.md`, "
+        f"{time.strftime('%Y-%m-%d')}, {machine._cpu_name()}, commit {machine._commit()}.",
         "",
         f"**{len(killed)} of {len(rows)} killed ({100 * len(killed) / len(rows):.0f} %)**: {', '.join(shares)}.",
         "",
@@ -405,11 +471,18 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # and end what was started
     copy, rows = Copy(options.folder.resolve()), []
+    found = Found(copy.folder / "found.jsonl")
     passing: set[str] = set()
     for one in chosen:
         if len(rows) == options.count:
             break
         text, tests = (ROOT / one.path).read_text(), concerned(one.path)
+        if why := SAME.get((one.path, one.after(text))):
+            rows.append((one.place(text), one.shown(text), f"survived, equivalent: {why}"))
+            continue
+        if result := found.of(one, text):
+            rows.append((one.place(text), one.shown(text), result))
+            continue
         new = [test for test in tests if test not in passing]
         if new and not options.no_baseline:
             code, said = copy.test(new, 4 * LIMIT)
@@ -419,14 +492,22 @@ def main() -> None:
         began = time.monotonic()
         copy.write(one.path, one.apply(text))
         try:
-            if one.path.startswith("csrc/") and copy.build():
+            errors = copy.build() if one.path.startswith("csrc/") else ""
+            if errors:
                 continue  # not C
-            result = verdict(*copy.test(tests, LIMIT, "-n", "0"))
+            tested = (
+                copy.test(tests, LIMIT, "-n", "0", "-o", f"faulthandler_timeout={HANGS}")
+                if errors == ""
+                else None
+            )
+            result = verdict(*tested) if tested else "killed: cannot be imported"
         finally:
             copy.write(one.path, text)
             if one.path.startswith("csrc/"):
                 copy.build()
         rows.append((one.place(text), one.shown(text), result))
+        if result.startswith("killed"):
+            found.add(one, text, result)
         print(f"{len(rows)}: {' '.join(rows[-1])} ({time.monotonic() - began:.0f} s)", flush=True)
     page = table(rows, options.seed)
     print(f"\n{page}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.system import arguments as checks
@@ -35,38 +36,29 @@ def test_shares_choices_and_types():
     assert checks.check_number("low", 1e-30, 0, above=True) == 1e-30
 
 
-WHOLE = "expected a whole number of at least 1, got"
-SHARE = "expected a share between 0 and 1 such as 0.1, got"
-
-
-@pytest.mark.parametrize(
-    ("check", "args", "told"),
-    [
-        *(("check_whole", (value, 1), WHOLE) for value in (0, 1.0, True, "1", None, NAN, 2**63, np.True_)),
-        ("check_whole", (8, 1, 7), "expected a whole number from 1 to 7, got 8"),
-        ("check_whole", (10**5000, 1), "got one of 16,610 bits"),
+def test_others_are_refused():
+    for check, args, *names in (
         *(
-            ("check_number", (value,), "from 1e-06 to 1e\\+06")
-            for value in (0, 2e6, INF, NAN, False, "1", [])
+            (checks.check_whole, (value, 1), "at least 1")
+            for value in (0, 1.0, True, "1", None, NAN, 2**63, np.True_)
         ),
-        *(("check_share", (value,), SHARE) for value in (0, 1, -0.1, 1.5, True, NAN, "0.5", None)),
-        *(
-            ("check_choice", (value, (1, "a")), "expected one of 1, a, got")
-            for value in (True, "b", 1.5, None)
-        ),
-        ("check_choice", (np.zeros(3), ("a", "b")), "expected one of a, b, got array"),
-        ("check_type", (1, str), "expected str, got int"),
-        ("check_type", (True, int, float), "expected int or float, got bool"),
-    ],
-)
-def test_others_are_refused(check, args, told):
-    with pytest.raises(tg.ConfigError, match=f"^name: .*{told}"):
-        getattr(checks, check)("name", *args)
-
-
-def test_a_limit_that_is_not_part_of_the_range():
-    with pytest.raises(tg.ConfigError, match="expected a number above 0, at most 5, got 0"):
-        checks.check_number("factor", 0, 0, 5, above=True)
+        (checks.check_whole, (8, 1, 7), "from 1 to 7", "got 8"),
+        (checks.check_whole, (10**5000, 1), "16,610 bits"),
+        *((checks.check_number, (value,), "1e-06", "1e+06") for value in (0, 2e6, INF, NAN, False, "1", [])),
+        *((checks.check_share, (value,), "0.1") for value in (0, 1, -0.1, 1.5, True, NAN, "0.5", None)),
+        *((checks.check_choice, (value, (1, "a")), "1, a", repr(value)) for value in (True, "b", 1.5, None)),
+        (checks.check_choice, (np.zeros(3), ("a", "b")), "a, b", "array"),
+        (checks.check_type, (1, str), "str", "int"),
+        (checks.check_type, (True, int, float), "int or float", "bool"),
+    ):
+        assert str(refuses(lambda: check("name", *args), tg.ConfigError, *names)).startswith("name: ")
+    refuses(
+        lambda: checks.check_number("factor", 0, 0, 5, above=True),
+        tg.ConfigError,
+        "factor",
+        "above 0",
+        "got 0",
+    )
 
 
 @pytest.mark.parametrize("value", [True, "1", None, NAN, [1]])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
 from reference import submission as reference
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import cli, submission
@@ -151,18 +152,14 @@ def test_collections_that_are_not_given_count_as_zero(root, valid):
 
 def test_what_cannot_be_scored_is_named(root, valid, tmp_path):
     tiles = tg.open_collection("tile:xla", root).valid
-    with pytest.raises(tg.ConfigError, match="give the graphs"):
-        submission.score(valid)
-    with pytest.raises(tg.DataError, match="given twice"):
-        submission.score(valid, tiles, tiles[0])
+    refuses(lambda: submission.score(valid), tg.ConfigError, "graphs")
+    refuses(lambda: submission.score(valid, tiles, tiles[0]), tg.DataError, "twice")
     with pytest.raises(tg.DataError, match="placeholders"):
         submission.score(valid, tg.open_collection(LAYOUTS[0], root).test)
-    with pytest.raises(tg.DataError, match="collection"):
-        submission.score(valid, tiles[0].replace(collection=None))
+    refuses(lambda: submission.score(valid, tiles[0].replace(collection=None)), tg.DataError, "collection")
     rows = submission.read(valid)
     submission.write(tmp_path / "s.csv", {**rows, "tile:xla:v2": np.arange(5)})
-    with pytest.raises(tg.DataError, match=r"line \d+: tile:xla:v2: 5 indices, expected 3"):
-        submission.score(tmp_path / "s.csv", tiles)
+    refuses(lambda: submission.score(tmp_path / "s.csv", tiles), tg.DataError, "line ", "tile:xla:v2")
 
 
 # All collections to one file
@@ -389,5 +386,4 @@ def test_collections_of_our_own_are_scored_over_what_ran(tmp_path):
         assert found.graphs[graph.submission_id] == pytest.approx(expected)
     assert found.collections == {"options:xla:cpu": pytest.approx(np.mean(list(found.graphs.values())))}
     assert found.total == 0 and "competition" not in str(found) and "options:xla:cpu" in str(found)
-    with pytest.raises(tg.DataError, match="options:xla:cpu"):
-        submission.write(path, {"options:xla:tpu:a": [0]})
+    refuses(lambda: submission.write(path, {"options:xla:tpu:a": [0]}), tg.DataError, "options:xla:cpu")

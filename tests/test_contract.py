@@ -11,6 +11,7 @@ from models import COLUMNS, HINGE, SPECS, Trained, graph_arrays, make, named, ra
 from operators import linear
 from reference import losses
 from reference import model as ref_model
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -162,8 +163,7 @@ def test_auxiliary_outputs() -> None:
         step("pool", "aux_pool", "h1", "q"),
         step("linear", "aux", "q", "aux", out=3),
     ]
-    with pytest.raises(tg.RecipeError, match="'aux' is never used"):
-        _core.Model(steps, 1, COLUMNS)
+    refuses(lambda: _core.Model(steps, 1, COLUMNS), tg.RecipeError, "'aux'")
     model = Trained(steps, 1, COLUMNS, outputs=("scores", "aux"))
     plain = Trained(SPECS["plain"](COLUMNS), 1, COLUMNS)
     assert plain.layout == model.layout[: len(plain.layout)]
@@ -194,8 +194,7 @@ def test_a_model_without_scores_gives_its_outputs_only() -> None:
         lambda: model.gradients([one], [runtimes]),
         lambda: model.bytes([one]),
     ):
-        with pytest.raises(ValueError, match="scores"):
-            use()
+        refuses(use, ValueError, "scores")
 
 
 # ---- inputs -----------------------------------------------------------------------------------------------
@@ -260,8 +259,7 @@ def test_graphs_without_the_features_of_the_model_are_refused() -> None:
     inputs = {name: arrays_[:1] for name, arrays_ in case.inputs.items()}
     for feat in (np.zeros(3, np.float32), None):
         graph = _core.ModelGraph(**{**arrays, "graph_feat": feat})
-        with pytest.raises(ValueError, match="graph features of another number"):
-            case.model.scores([(graph, rows(5))], inputs=inputs)
+        refuses(lambda: case.model.scores([(graph, rows(5))], inputs=inputs), ValueError, "graph features")
 
 
 # ---- gradients of inputs ----------------------------------------------------------------------------------
@@ -367,8 +365,7 @@ def test_gradients_that_there_are_not() -> None:
     for wrong in (["scores"], ["config_feat"], ["node_feat", "node_feat"], ["node_feat"] * 20, [3], 5):
         with pytest.raises((ValueError, TypeError)):
             model.input_gradients([one], start, wrong)
-    with pytest.raises(ValueError, match="digits"):
-        case.model.input_gradients(case.slates, case.dscores, ["digits"])
+    refuses(lambda: case.model.input_gradients(case.slates, case.dscores, ["digits"]), ValueError, "digits")
     for dscores in ([], [start[0][:3]], [start[0].astype(np.float64)], None):
         with pytest.raises((ValueError, TypeError)):
             model.input_gradients([one], dscores, ["node_feat"])
@@ -417,8 +414,7 @@ def test_a_trainer_has_its_own_state() -> None:
     for wrong in (None, 3, one):
         with pytest.raises(TypeError):
             _core.Trainer(wrong)
-    with pytest.raises(TypeError, match="Workspace"):
-        _core.Trainer(model, workspace=model)
+    refuses(lambda: _core.Trainer(model, workspace=model), TypeError, "Workspace")
 
 
 # ---- losses, targets, lists -------------------------------------------------------------------------------
@@ -539,10 +535,9 @@ def test_targets_and_lists_that_do_not_fit() -> None:
         (TIMES, HINGE, {"offsets": long, "scale": np.zeros(10)}, "scale"),
     ):
         before = model.params.tobytes()
-        with pytest.raises((ValueError, TypeError), match=words):
-            model.gradients(BATCH, targets, loss, lists=lists)
-        with pytest.raises((ValueError, TypeError), match=words):
-            model.trainer.step(BATCH, targets, loss, ADAMW, lists=lists)
+        either = ValueError, TypeError
+        refuses(lambda: model.gradients(BATCH, targets, loss, lists=lists), either, words)
+        refuses(lambda: model.trainer.step(BATCH, targets, loss, ADAMW, lists=lists), either, words)
         assert model.params.tobytes() == before
     model.gradients(BATCH, TIMES, HINGE)
 
@@ -595,20 +590,16 @@ def test_any_parameter_can_be_shared(shared: dict[str, dict[str, str]]) -> None:
     assert _core.plan_parameters(steps, COLUMNS) == [(name, shape) for name, _, shape in model.layout]
 
 
-@pytest.mark.parametrize(
-    ("shared", "words"),
-    [
-        ({"b": {"weight": "head.weight"}}, "no earlier step"),
-        ({"b": {"weights": "a.weight"}}, "no parameter 'weights'"),
-        ({"b": {"weight": "a.bias"}}, "shape"),
-        ({"head": {"weight": "a.weight"}}, "shape"),
-        ({"h": {"temperature": "head.bias"}}, "temperature"),
-    ],
-)
-def test_sharing_that_does_not_fit(shared: dict[str, dict[str, str]], words: str) -> None:
-    steps = [s | ({"share": shared[s["name"]]} if s["name"] in shared else {}) for s in chain()]
-    with pytest.raises(tg.RecipeError, match=words):
-        _core.Model(steps, 0, COLUMNS)
+def test_sharing_that_does_not_fit() -> None:
+    for name, shared, word in (
+        ("b", {"weight": "head.weight"}, "earlier"),
+        ("b", {"weights": "a.weight"}, "'weights'"),
+        ("b", {"weight": "a.bias"}, "shape"),
+        ("head", {"weight": "a.weight"}, "shape"),
+        ("h", {"temperature": "head.bias"}, "temperature"),
+    ):
+        steps = [s | ({"share": shared} if s["name"] == name else {}) for s in chain()]
+        refuses(lambda: _core.Model(steps, 0, COLUMNS), tg.RecipeError, word)
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -636,10 +627,8 @@ def test_parameters_are_known_before_there_is_memory_for_them() -> None:
     for wrong in ([{}], [3], None):
         with pytest.raises((ValueError, TypeError)):
             _core.plan_parameters(wrong)
-    with pytest.raises(tg.RecipeError, match="scores"):
-        _core.plan_parameters([])
-    with pytest.raises(ValueError, match="digits"):
-        _core.plan_parameters(steps, COLUMNS, digits=(65, 8))
+    refuses(lambda: _core.plan_parameters([]), tg.RecipeError, "scores")
+    refuses(lambda: _core.plan_parameters(steps, COLUMNS, digits=(65, 8)), ValueError, "digits")
 
 
 # ---- other schemas ----------------------------------------------------------------------------------------
@@ -690,16 +679,13 @@ def test_digits_of_another_schema_than_the_model_are_refused() -> None:
     assert model.scores([(good, rows(4))])[0].shape == (4,)
     for columns, table in ((6, 12), (7, 11)):
         graph = _core.ModelGraph(**other_digits(9, 4, 3, columns, 4, 0), digit_rows=table)
-        with pytest.raises(ValueError, match="config digits of another kind"):
-            model.scores([(graph, rows(4))])
-    with pytest.raises(ValueError, match="config digits of another kind"):
-        _core.Model(steps, 0, COLUMNS).scores([(good, rows(4))])
+        refuses(lambda: model.scores([(graph, rows(4))]), ValueError, "digits")
+    refuses(lambda: _core.Model(steps, 0, COLUMNS).scores([(good, rows(4))]), ValueError, "digits")
     wild = other_digits(9, 4, 3, 7, 10, 0)
     wild["digits"][1, 2, 3] = 10
-    with pytest.raises(tg.DataError, match=r"digits in -1\.\.9.*config 1, node 2, column 3"):
+    with pytest.raises(tg.DataError, match="config 1, node 2, column 3"):
         model.scores([(_core.ModelGraph(**wild, digit_rows=12), rows(4))])
-    with pytest.raises(tg.RecipeError, match="no config digits"):
-        _core.Model(steps, 0, COLUMNS, digits=(0, 0))
+    refuses(lambda: _core.Model(steps, 0, COLUMNS, digits=(0, 0)), tg.RecipeError, "config digits")
 
 
 def test_a_graph_of_nothing_but_features() -> None:
@@ -735,8 +721,7 @@ def test_a_graph_of_nothing_but_features() -> None:
             {**steps[0], "in": ["x"]},
             *steps[1:],
         ]
-        with pytest.raises(ValueError, match=words):
-            _core.Model(asks, 0, 3, config_features=2).scores([one])
+        refuses(lambda: _core.Model(asks, 0, 3, config_features=2).scores([one]), ValueError, words)
 
 
 def test_nodes_without_features() -> None:
@@ -760,5 +745,5 @@ def test_nodes_without_features() -> None:
     expected = ref_model.backward(done, {"scores": start[:, None]})
     flat = np.concatenate([expected[name].ravel() for name, _, _ in model.layout])
     assert relative(model.grads, flat) <= 2e-5 and np.isfinite(loss)
-    with pytest.raises(tg.RecipeError, match="no node_feat"):
+    with pytest.raises(tg.RecipeError, match="node_feat"):
         _core.Model([step("linear", "one", "node_feat", "n", out=4)], 0, 0)

@@ -12,6 +12,7 @@ import zlib
 import madeup
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core, data
@@ -114,8 +115,7 @@ def test_save_failure_leaves_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="No space"):
-        g.replace(name="other").save(tmp_path / "g.npz")
+    refuses(lambda: g.replace(name="other").save(tmp_path / "g.npz"), OSError, "No space")
     assert (tmp_path / "g.npz").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["g.npz"]
 
@@ -317,8 +317,7 @@ def test_digits_are_read_on_first_use(tmp_path):
     np.savez(tmp_path / "g.npz", **arrays)
     g = tg.load(tmp_path / "g.npz")
     np.savez(tmp_path / "g.npz", **{**arrays, "node_config_feat": 1 - arrays["node_config_feat"].clip(0, 1)})
-    with pytest.raises(tg.DataError, match=r"g\.npz: node_config_feat.*changed since"):
-        g.node_config_feat[[0]]
+    refuses(lambda: g.node_config_feat[[0]], tg.DataError, "g.npz: node_config_feat", "changed since")
     g = tg.load(tmp_path / "g.npz")
     first = g.config_digits
     (tmp_path / "g.npz").unlink()
@@ -385,8 +384,7 @@ def test_select(made, rows):
     assert made.select(mask).num_configs == mask.sum()
     with pytest.raises(tg.DataError):
         made.select([made.num_configs])
-    with pytest.raises(tg.DataError, match="rows"):
-        made.select([0.5])
+    refuses(lambda: made.select([0.5]), tg.DataError, "rows")
 
 
 @pytest.mark.parametrize("kind", ["layout", "tile"])
@@ -407,8 +405,7 @@ def test_select_refuses_rows_that_are_not_there(kind, rows, found):
     graph = (tg.LayoutGraph if kind == "layout" else tg.TileGraph)(**arrays, name="mine")
     with pytest.raises(tg.DataError, match=f"rows: expected .*{found}"):
         graph.select(rows)
-    with pytest.raises(tg.DataError, match="graph 'mine' has 6 configs"):
-        graph.select([6])
+    refuses(lambda: graph.select([6]), tg.DataError, "'mine'", "6 configs")
     assert graph.select([-1, -6]).config_runtime.tolist() == graph.config_runtime[[5, 0]].tolist()
 
 
@@ -437,10 +434,8 @@ def test_replace_checks_and_graphs_are_read_only():
     assert (
         h.name == "b" and (h.config_runtime == g.config_runtime[::-1]).all() and h.node_feat.base is not None
     )
-    with pytest.raises(tg.DataError, match="edge_index"):
-        g.replace(edge_index=g.edge_index + 100)
-    with pytest.raises(TypeError, match="unknown field 'nodes'"):
-        g.replace(nodes=3)
+    refuses(lambda: g.replace(edge_index=g.edge_index + 100), tg.DataError, "edge_index")
+    refuses(lambda: g.replace(nodes=3), TypeError, "'nodes'")
     with pytest.raises(AttributeError, match="replace"):
         g.edge_index = g.edge_index + 100
     mine = layout_arrays()
@@ -500,9 +495,8 @@ def test_paths_and_limits_of_any_kind(tmp_path):
     for limit in (2**70, float("inf"), np.int64(10**9), 1e9):
         assert tg.load(str(path).encode(), max_bytes=limit).kind == "tile"
     for limit in ("3", -1, float("nan"), True, b"1"):
-        with pytest.raises(tg.ConfigError, match="max_bytes: expected a number of bytes"):
-            tg.load(path, max_bytes=limit)
-        with pytest.raises(tg.ConfigError, match="max_bytes: expected a number of bytes"):
+        refuses(lambda: tg.load(path, max_bytes=limit), tg.ConfigError, "max_bytes")
+        with pytest.raises(tg.ConfigError, match="max_bytes"):
             tg.open_collection("tile:xla", tmp_path, max_bytes=limit)
     for call in (
         lambda: tg.load(None),
@@ -511,14 +505,12 @@ def test_paths_and_limits_of_any_kind(tmp_path):
         lambda: madeup.graph("kernel_00").save(None),
         lambda: tg.open_collection("tile:xla", None),
     ):
-        with pytest.raises(tg.ConfigError, match="expected a path, found"):
-            call()
+        refuses(call, tg.ConfigError, "path")
 
 
 def test_wrong_kinds_of_names():
     for name in (None, 3, ["alexnet"]):
-        with pytest.raises(tg.ConfigError, match="no collection"):
-            tg.open_collection(name)
+        refuses(lambda: tg.open_collection(name), tg.ConfigError, "collection")
     arrays = tile_arrays()
     assert tg.TileGraph(**arrays, name=None).name == tg.TileGraph(**arrays).name == "graph"
 
@@ -611,30 +603,25 @@ def test_a_split_says_how_to_find_a_name(tmp_path):
     folder.mkdir(parents=True)
     madeup.graph("kernel_00").save(folder / "g0.npz")
     train = tg.open_collection("tile:xla", tmp_path).train
-    with pytest.raises(TypeError, match=r"split\[split.names.index\(name\)\]"):
-        train["g0"]
+    refuses(lambda: train["g0"], TypeError, "split[split.names.index(name)]")
     assert train[np.int64(0)].name == train[train.names.index("g0")].name == "g0"
     for patterns in (3, ["g0", None]):
-        with pytest.raises(tg.ConfigError, match="exclude: expected names"):
-            train.exclude(patterns)
-        with pytest.raises(tg.ConfigError, match="exclude: expected names"):
-            tg.open_collection("tile:xla", tmp_path, exclude=patterns)
+        refuses(lambda: train.exclude(patterns), tg.ConfigError, "exclude")
+        refuses(lambda: tg.open_collection("tile:xla", tmp_path, exclude=patterns), tg.ConfigError, "exclude")
     with pytest.raises(tg.DataError) as caught:
         tg.open_collection("tile:xla", tmp_path / "nowhere")
     assert "  " not in str(caught.value)
 
 
 def test_collection_errors(tmp_path):
-    with pytest.raises(tg.ConfigError, match="did you mean 'layout:xla:random'"):
+    with pytest.raises(tg.ConfigError, match="'layout:xla:random'"):
         tg.open_collection("layout:xla:randon", root=tmp_path)
     with pytest.raises(tg.DataError, match=r"npz_all/npz/tile/xla.*download"):
         tg.open_collection("tile:xla", root=tmp_path)
     (tmp_path / "npz/tile/xla/train").mkdir(parents=True)
     col = tg.open_collection("tile:xla", root=tmp_path)
-    with pytest.raises(tg.DataError, match=r"no \.npz files"):
-        col.train[0]
-    with pytest.raises(tg.DataError, match="no folder 'test'"):
-        col.test[0]
+    refuses(lambda: col.train[0], tg.DataError, ".npz")
+    refuses(lambda: col.test[0], tg.DataError, "'test'")
     with pytest.raises(tg.DataError, match="collection"):
         _ = madeup.graph("long").submission_id
 
@@ -671,8 +658,7 @@ def test_distinct_configs_of_a_bad_file_are_refused(tmp_path):
         graph._digits.read_distinct()
     assert caught.value.file == str(tmp_path / "g.npz")
     _with_configs(tmp_path / "g.npz", digits[:9])
-    with pytest.raises(tg.DataError, match="changed"):
-        graph._digits.read_distinct()
+    refuses(graph._digits.read_distinct, tg.DataError, "changed")
 
 
 def _with_configs(path, digits):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.cli import main
@@ -130,20 +131,17 @@ def test_units(given: dict[str, Any], unit: str | None) -> None:
     assert graph.schema.maximized and graph.schema.unit == (unit if schema is None else schema.unit)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"direction": "up"}, "direction: expected one of minimize, maximize, got 'up'"),
-        ({"direction": True}, "direction: expected one of minimize, maximize, got True"),
-        ({"schema": Schema(config=(Column("block"),))}, "expected 'minimize', as in the schema"),
-        ({"unit": "in"}, "expected one unit for all"),
-        ({"unit": "x" * 41}, "unit: expected a text of at most 40"),
-        ({"unit": "\033[31m"}, "unit: expected a text"),
-    ],
-)
-def test_what_is_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(tg.Error, match=words):
-        rates(columns={"in": ["MB/s", "GB/s"] * 20}, **given)
+def test_what_is_refused() -> None:
+    given: dict[str, Any]
+    for given, *names in (
+        ({"direction": "up"}, "direction", "minimize", "maximize", "'up'"),
+        ({"direction": True}, "direction", "True"),
+        ({"schema": Schema(config=(Column("block"),))}, "'minimize'", "schema"),
+        ({"unit": "in"}, "unit"),
+        ({"unit": "x" * 41}, "unit", "40"),
+        ({"unit": "\033[31m"}, "unit"),
+    ):
+        refuses(lambda: rates(columns={"in": ["MB/s", "GB/s"] * 20}, **given), tg.Error, *names)
 
 
 def test_names_of_rates_are_a_warning() -> None:
@@ -154,8 +152,7 @@ def test_names_of_rates_are_a_warning() -> None:
         warnings.simplefilter("error")
         assert tg.from_frame(TABLE, **HOW, direction="minimize")[0].schema == quiet[0].schema
         tg.from_frame({**TABLE, "ms": GFLOPS}, group="gpu", config="block")
-    with pytest.raises(tg.ConfigError, match="give direction='maximize'"):
-        Schema(unit="gflops")
+    refuses(lambda: Schema(unit="gflops"), tg.ConfigError, "give direction='maximize'")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +179,7 @@ def test_runtimes_of_a_table_that_are_called_like_a_rate() -> None:
 
 def test_both_directions_in_one_fit_are_refused() -> None:
     up, down = rates()[0], tg.from_frame(TABLE, **HOW, direction="minimize")[0]
-    with pytest.raises(tg.DataError, match="direction: expected maximize, found minimize"):
+    with pytest.raises(tg.DataError, match="direction.*minimize"):
         tg.Ranker("graph-config", steps=1).fit([up, down], verbose=False)
     own = Schema(direction="maximize", unit="GB/s", inferred=True)
     graph = tg.Graph(config_feat=BLOCK[:8, None], runtime=1 / GFLOPS[:8], schema=own)

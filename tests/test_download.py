@@ -17,6 +17,7 @@ import madeup
 import numpy as np
 import pytest
 from broken.json_files import BROKEN
+from refusals import refuses
 from webserver import Server
 
 import tpugraphs as tg
@@ -107,12 +108,9 @@ def test_unpack(into, form, prefix):
     ],
 )  # fmt: skip
 def test_names_that_lead_elsewhere(into, name):
-    with pytest.raises(
-        tg.DataError, match="expected plain files below its own folder, found .*, a name that leads elsewhere"
-    ):
-        into(tar_of([(f"npz/{PLACE}/good.npz", b"x"), (name, b"evil")]))
     with pytest.raises(tg.DataError, match="leads elsewhere"):
-        into(tar_of([(special(tarfile.DIRTYPE, name), b"")]))
+        into(tar_of([(f"npz/{PLACE}/good.npz", b"x"), (name, b"evil")]))
+    refuses(lambda: into(tar_of([(special(tarfile.DIRTYPE, name), b"")])), tg.DataError, "leads elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -140,15 +138,13 @@ def test_sparse_files_are_refused(into):
         "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 40),
         "GNU.sparse.name": f"npz/{PLACE}/x.npz",
     }  # fmt: skip
-    with pytest.raises(tg.DataError, match="a device or a sparse file"):
-        into(tar_of([(info, b"1\n0\n0\n".ljust(512, b"\0"))]))
+    refuses(lambda: into(tar_of([(info, b"1\n0\n0\n".ljust(512, b"\0"))])), tg.DataError, "sparse")
 
 
 def test_a_size_that_is_not_there(into):
     info = special(tarfile.REGTYPE)
     info.pax_headers = {"size": str(1 << 60)}
-    with pytest.raises(tg.DataError, match="expected a whole tar file"):
-        into(tar_of([(info, b"little")]))
+    refuses(lambda: into(tar_of([(info, b"little")])), tg.DataError, "tar file")
     assert not there(into.folder)
 
 
@@ -166,8 +162,7 @@ def test_archives_cut_short(into):
     whole = tar_of([(f"npz/{PLACE}/{name}.npz", name.encode() * 3000) for name in "abc"])
     end = len(whole.rstrip(b"\0"))
     for length in [0, 1, 511, *range(512, end, 1500), end, end + 511 - (end - 1) % 512]:
-        with pytest.raises(tg.DataError, match="expected a whole tar file"):
-            into(whole[:length])
+        refuses(lambda: into(whole[:length]), tg.DataError, "tar file")
         assert all(content == name[0].encode() * 3000 for name, content in there(into.folder).items())
     assert len(into(whole)) == 3
 
@@ -176,8 +171,7 @@ def test_a_damaged_header_is_no_end(into):
     whole = bytearray(tar_of([(f"npz/{PLACE}/{name}.npz", bytes(1000)) for name in "abc"]))
     at = whole.index(b"b.npz")
     whole[at] ^= 3
-    with pytest.raises(tg.DataError, match="the end is missing"):
-        into(bytes(whole))
+    refuses(lambda: into(bytes(whole)), tg.DataError, "the end")
 
 
 def test_any_damage_stays_inside(into):
@@ -206,18 +200,12 @@ def test_any_damage_stays_inside(into):
     assert outcomes == {"unpacked", "refused"}
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"<html>not found</html>" * 100, b"\x1f\x8b" + bytes(600), b"PK\3\4" + bytes(2000)]
-)
-def test_no_tar(into, content):
-    with pytest.raises(tg.DataError, match="expected a whole tar file.*delete it and download it again"):
-        into(content)
-
-
-def test_no_graphs(into):
+def test_what_is_no_archive_of_graphs(into):
+    html, zipped = b"<html>not found</html>" * 100, b"PK\3\4" + bytes(2000)
+    for content in (b"", html, b"\x1f\x8b" + bytes(600), zipped):
+        refuses(lambda: into(content), tg.DataError, "tar file", "download it again")
     for members in ([], [("npz/layout/xla/random/test/a.npz", b"x")]):
-        with pytest.raises(tg.DataError, match="expected a whole tar|expected files .*NAME.npz, found none"):
-            into(tar_of(members))
+        refuses(lambda: into(tar_of(members)), tg.DataError, "NAME.npz", "none")
 
 
 def test_files_are_replaced_and_others_stay(into, tmp_path):
@@ -442,7 +430,7 @@ def test_a_bad_archive_is_not_kept(publish, tmp_path, bad):
 def test_one_download_at_a_time(publish, tmp_path):
     (tmp_path / ".download").mkdir()
     with locked(str(tmp_path / ".download")):
-        with pytest.raises(tg.ConfigError, match="another download is using this folder"):
+        with pytest.raises(tg.ConfigError, match="another download"):
             download.run("tile:xla/test", tmp_path, publish.base, verbose=False)
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import hlo_files
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 
@@ -110,5 +111,4 @@ def test_networkx_gets_nodes_and_edges(graph):
 
 def test_without_networkx_the_error_says_what_to_install(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(ImportError, match="needs networkx, which is not installed: pip install networkx"):
-        graph.to_networkx()
+    refuses(graph.to_networkx, ImportError, "pip install networkx")

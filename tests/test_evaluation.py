@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import evaluation
@@ -91,8 +92,7 @@ def test_configs_restrict_and_are_passed_on() -> None:
     report = evaluate(scorer, graph, configs=rows)
     assert report.rows[0].configs == 4 and report.mean() == pytest.approx(1.0)
     assert seen[0] is rows
-    with pytest.raises(tg.ConfigError, match="one graph"):
-        evaluate(scorer, [graph, graph], configs=rows)
+    refuses(lambda: evaluate(scorer, [graph, graph], configs=rows), tg.ConfigError, "one graph")
 
 
 def test_tile_uses_normalised_runtimes_and_own_metrics() -> None:
@@ -102,23 +102,27 @@ def test_tile_uses_normalised_runtimes_and_own_metrics() -> None:
     assert evaluate(lambda g: g.config_runtime, graph).rows[0].values["slowdown@1"] > 0
 
 
-@pytest.mark.parametrize("runtime", [np.zeros(20, int), np.full(20, -1)])
-def test_placeholders_are_refused(runtime: np.ndarray) -> None:
-    graph = layout(20, runtime=runtime)
-    with pytest.raises(
-        tg.DataError, match=r"g: config_runtime: expected measured runtimes, found placeholders.*submit"
-    ) as caught:
-        evaluate(lambda g: np.arange(20), graph)
-    assert caught.value.field == "config_runtime"
-
-
-def test_bad_scores_name_scorer_and_graph() -> None:
-    with pytest.raises(tg.ShapeError, match=r"of g by 'ranker'.*\(200,\).*\(3,\)"):
-        evaluate(lambda g: np.arange(3), layout())
-    with pytest.raises(tg.DataError, match="score 7 by 'mine' is NaN"):
-        evaluate(lambda g: np.where(np.arange(200) == 7, np.nan, 1.0), layout(), name="mine")
-    with pytest.raises(tg.ConfigError, match="at least one graph"):
-        evaluate(truth, [])
+def test_graphs_and_scores_that_cannot_be_judged() -> None:
+    for runtime in (np.zeros(20, int), np.full(20, -1)):
+        graph = layout(20, runtime=runtime)
+        error = refuses(
+            lambda: evaluate(lambda g: np.arange(20), graph), tg.DataError, "g:", "placeholders", "submit"
+        )
+        assert error.field == "config_runtime"
+    refuses(
+        lambda: evaluate(lambda g: np.arange(3), layout()),
+        tg.ShapeError,
+        "g by",
+        "'ranker'",
+        "(200,)",
+        "(3,)",
+    )
+    odd = np.where(np.arange(200) == 7, np.nan, 1.0)
+    refuses(lambda: evaluate(lambda g: odd, layout(), name="mine"), tg.DataError, "score 7", "'mine'", "NaN")
+    refuses(lambda: evaluate(truth, []), tg.ConfigError, "one graph")
+    for graphs in (None, 3, "graph.npz", {"a": 1}, [None]):
+        refuses(lambda: evaluate(truth, graphs), tg.ConfigError, "graphs")
+    refuses(lambda: evaluate(None, layout()), tg.ConfigError, "scorer 'ranker'")
 
 
 def test_groups_and_interval_over_graphs() -> None:
@@ -136,8 +140,7 @@ def test_groups_and_interval_over_graphs() -> None:
     assert tiles.values["slowdown@5"] == 0.0
     # the mean over collections, each the mean of its graphs
     assert report.mean("slowdown@5") == pytest.approx((layouts.values["slowdown@5"] + 0.0) / 2)
-    with pytest.raises(tg.ConfigError, match="no metric 'speed'"):
-        report.mean("speed")
+    refuses(lambda: report.mean("speed"), tg.ConfigError, "'speed'")
 
 
 def test_bootstrap_covers_about_as_often_as_it_says() -> None:
@@ -191,8 +194,7 @@ def test_text_markdown_json_html(tmp_path) -> None:
     for suffix in ("json", "md", "txt", "html", "png"):
         report.save(tmp_path / f"r.{suffix}")
         assert (tmp_path / f"r.{suffix}").stat().st_size > 100
-    with pytest.raises(tg.ConfigError, match=r"\.doc"):
-        report.save(tmp_path / "r.doc")
+    refuses(lambda: report.save(tmp_path / "r.doc"), tg.ConfigError, ".doc")
 
 
 def test_tables_of_some_metrics_say_what_these_mean() -> None:
@@ -200,15 +202,13 @@ def test_tables_of_some_metrics_say_what_these_mean() -> None:
     assert "tau (order)" not in report.table()
     asked = report.table(metrics=["tau_order"])
     assert "tau (order)" in asked.splitlines()[1] and "tau (order): tau of the permutation" in asked
+    assert "slow@k:" in report.table(metrics=["slowdown@1"]) and "slow@k:" not in asked
     assert "tau:" not in asked and report.table(metrics=["tau"]).count("tau:") == 1
     for wrong in ("tau", ["tau", "speed"]):
         for table in (report.table, report.to_markdown):
-            with pytest.raises(tg.ConfigError, match=r"metrics: expected a list of some of tau, .*, got"):
-                table(metrics=wrong)
-    with pytest.raises(tg.ConfigError, match="collections: layout:xla:random; scorers: ranker"):
-        report.mean(scorer="nobody")
-    with pytest.raises(tg.ConfigError, match="level: expected a share between 0 and 1"):
-        evaluate(truth, layout(), level=95)
+            refuses(lambda: table(metrics=wrong), tg.ConfigError, "metrics")
+    refuses(lambda: report.mean(scorer="nobody"), tg.ConfigError, "layout:xla:random", "ranker")
+    refuses(lambda: evaluate(truth, layout(), level=95), tg.ConfigError, "level")
 
 
 def test_a_scorer_of_another_graph_is_listed_with_its_own() -> None:
@@ -231,12 +231,10 @@ def test_random_scores_are_a_seeded_permutation() -> None:
     assert baselines.random_scores(graph, np.arange(7)).shape == (7,)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "3", True, None])
-def test_seeds_of_a_random_order_are_checked(seed) -> None:
-    for make in (baselines.RandomBaseline, lambda seed: baselines.random_scores(layout(), seed=seed)):
-        with pytest.raises(tg.Error, match="seed: expected a whole number of at least 0, got") as caught:
-            make(seed=seed)
-        assert isinstance(caught.value, ValueError)
+def test_seeds_of_a_random_order_are_checked() -> None:
+    for seed in (-1, 1.5, "3", True, None):
+        for make in (baselines.RandomBaseline, lambda seed: baselines.random_scores(layout(), seed=seed)):
+            assert isinstance(refuses(lambda: make(seed=seed), tg.Error, "seed"), ValueError)
 
 
 def test_linear_baseline_learns_additive_runtimes() -> None:
@@ -265,35 +263,21 @@ def test_linear_baseline_on_tiles_and_misuse() -> None:
     graph = tile(200)
     model = baselines.LinearBaseline().fit(graph)
     assert tg.metrics.kendall_tau(model.predict(graph), graph.config_runtime) > 0.9
-    with pytest.raises(tg.DataError, match="expected a TileGraph, found a LayoutGraph"):
-        model.predict(layout())
-    with pytest.raises(tg.Error, match="learnt nothing yet"):
-        baselines.LinearBaseline().predict(graph)
-    with pytest.raises(tg.ConfigError, match="alpha"):
-        baselines.LinearBaseline(0)
+    refuses(lambda: model.predict(layout()), tg.DataError, "TileGraph", "LayoutGraph")
+    refuses(lambda: baselines.LinearBaseline().predict(graph), tg.Error, "learnt nothing")
+    refuses(lambda: baselines.LinearBaseline(0), tg.ConfigError, "alpha")
 
 
 def test_one_runtime_of_zero_is_named_and_can_be_left_out() -> None:
     runtime = np.arange(1, 21)
     runtime[3] = 0
     graph = layout(20, runtime=runtime)
-    with pytest.raises(tg.DataError, match=r"config 3 has 0 ns.*drop it"):
-        evaluate(baselines.random_scores, graph)
+    refuses(lambda: evaluate(baselines.random_scores, graph), tg.DataError, "config 3")
     rows = np.flatnonzero(runtime > 0)
     assert evaluate(baselines.random_scores, graph, configs=rows).rows[0].configs == 19
     assert len(evaluate(truth, graph.select(runtime > 0)).rows) == 1
-    with pytest.raises(tg.DataError, match="configs: expected numbers in -20..19"):
-        evaluate(truth, graph, configs=[20])
-    with pytest.raises(tg.DataError, match="g: has no configurations to judge a ranking by"):
-        evaluate(truth, graph, configs=[])
-
-
-@pytest.mark.parametrize("graphs", [None, 3, "graph.npz", {"a": 1}, [None]])
-def test_what_is_no_graph_is_refused(graphs) -> None:
-    with pytest.raises(tg.ConfigError, match="graphs: expected"):
-        evaluate(truth, graphs)
-    with pytest.raises(tg.ConfigError, match="scorer 'ranker': expected a function"):
-        evaluate(None, layout())
+    refuses(lambda: evaluate(truth, graph, configs=[20]), tg.DataError, "configs")
+    refuses(lambda: evaluate(truth, graph, configs=[]), tg.DataError, "g:", "configurations")
 
 
 def test_a_report_of_one_config_says_why_tau_is_0() -> None:

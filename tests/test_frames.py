@@ -11,6 +11,7 @@ from pathlib import Path
 import hlo_files
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.data import samples
@@ -99,16 +100,10 @@ def test_kinds_can_be_said():
     assert a.schema.config[0] == Column("block", "category", (16, 32, 64, 256))
     assert [c.kind for c in a.schema.config] == ["category", "number", "category", "log"]
     assert a.schema.graph[0] == Column("size", "category", (512,)) and a.config_feat[2, 0] == 2
-    with pytest.raises(tg.DataError, match=r"'order'.*expected numbers \(flag\), found 'xy' in row 0"):
-        frame(kinds={"order": "flag"})
-    with pytest.raises(tg.DataError, match="'depth'.*expected 0 or 1 in a flag, found 0.5 in row 0.*'gpu=A'"):
-        frame(kinds={"depth": "flag"})
-    with pytest.raises(tg.ConfigError, match="'ms' is none of"):
-        frame(kinds={"ms": "log"})
-    with pytest.raises(
-        tg.ConfigError, match="column 'depth': kind: expected one of number, log, category, flag, got 'ln'"
-    ):
-        frame(kinds={"depth": "ln"})
+    refuses(lambda: frame(kinds={"order": "flag"}), tg.DataError, "'order'", "'xy' in row 0")
+    refuses(lambda: frame(kinds={"depth": "flag"}), tg.DataError, "'depth'", "0.5 in row 0", "'gpu=A'")
+    refuses(lambda: frame(kinds={"ms": "log"}), tg.ConfigError, "'ms'")
+    refuses(lambda: frame(kinds={"depth": "ln"}), tg.ConfigError, "kind")
 
 
 def test_the_schema_of_training():
@@ -120,16 +115,15 @@ def test_the_schema_of_training():
     text = str(caught.value)
     assert "column 'order': expected one of 'xy', 'yx', 'zz', found 'zx' in row 4 (problem 'gpu=B')" in text
     assert caught.value.field == "order"
-    with pytest.raises(tg.DataError, match=r"'gpu'.*expected one of 'A', 'B', found 'C' in row 2"):
+    with pytest.raises(tg.DataError, match="'gpu'.*'C' in row 2"):
         frame(table(gpu=["A", "A", "C", "A", "C"]), schema=schema)
-    with pytest.raises(tg.DataError, match="config: expected the columns of the schema, found no 'depth'"):
+    with pytest.raises(tg.DataError, match="config.*no 'depth'"):
         frame(schema=schema, config=["block", "unroll", "order"])
-    with pytest.raises(tg.DataError, match="features: expected the columns of the schema, found 'note' too"):
+    with pytest.raises(tg.DataError, match="features.*'note' too"):
         frame(schema=schema, features=["size", "gpu", "note"], data=table(note=[1] * 5))
-    with pytest.raises(tg.DataError, match="run times in ms, as schema= says, found in us"):
+    with pytest.raises(tg.DataError, match="run times in ms.*found in us"):
         frame({**table(), "time_us": [1] * 5}, schema=schema, runtime="time_us")
-    with pytest.raises(tg.ConfigError, match="kinds"):
-        frame(schema=schema, kinds={"block": "log"})
+    refuses(lambda: frame(schema=schema, kinds={"block": "log"}), tg.ConfigError, "kinds")
     turned = frame(schema=schema, config=["depth", "order", "unroll", "block"])
     np.testing.assert_array_equal(turned[0].config_feat, frame()[0].config_feat)
 
@@ -149,12 +143,11 @@ def test_units(name, unit):
 
 
 def test_two_units():
-    with pytest.raises(tg.DataError, match=r"'u'.*one unit for all, 'ms' as in row 0, found 'us' in row 3"):
+    with pytest.raises(tg.DataError, match="'u'.*'ms'.*'us' in row 3"):
         frame(table(u=["ms", "ms", "ms", "us", "ms"]), unit="u")
-    with pytest.raises(tg.DataError, match="unit: expected one of ns, us, ms, s, found 'min'"):
+    with pytest.raises(tg.DataError, match="unit.*'min'"):
         frame(table(u=["min"] * 5), unit="u", runtime="depth", config="block")
-    with pytest.raises(tg.DataError, match="'hours'.*none"):
-        frame(unit="hours")
+    refuses(lambda: frame(unit="hours"), tg.DataError, "'hours'")
 
 
 @pytest.mark.parametrize(
@@ -195,21 +188,17 @@ def test_wrong_tables(change, field, words):
     assert caught.value.field == field and words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"runtime": 5}, "runtime: expected the name of a column, got int"),
-        ({"valid": True}, "valid: expected the name of a column, got bool"),
-        ({"unit": ["ms"]}, "unit: expected one of ns, us, ms, s or the name of a column"),
-        ({"kinds": ["block"]}, "kinds: expected a dict"),
-        ({"schema": "published"}, "schema: expected a tpugraphs.Schema, got str"),
-        ({"config": (), "digits": ["block"]}, "digits: expected a dict"),
-        ({"config": [("a", "b")]}, "config: expected names of columns, found ('a', 'b'); rename it"),
-    ],
-)
-def test_arguments_of_another_type(change, words):
-    with pytest.raises(tg.ConfigError, match=re.escape(words)):
-        frame(**change)
+def test_arguments_of_another_type():
+    for change, *names in (
+        ({"runtime": 5}, "runtime", "int"),
+        ({"valid": True}, "valid", "bool"),
+        ({"unit": ["ms"]}, "unit", "ns, us, ms, s"),
+        ({"kinds": ["block"]}, "kinds", "dict"),
+        ({"schema": "published"}, "schema", "str"),
+        ({"config": (), "digits": ["block"]}, "digits", "dict"),
+        ({"config": [("a", "b")]}, "config", "('a', 'b')"),
+    ):
+        refuses(lambda: frame(**change), tg.ConfigError, *names)
 
 
 def test_repeats():
@@ -262,31 +251,25 @@ def test_failed_configs():
     assert a.valid.tolist() == [True, False, False] and a.runtime[0] == 2 and np.isnan(a.runtime[1:]).all()
     assert b.valid.all() and a.ran.tolist() == [0]
     assert frame(table(ms=times, ok=[1, 0, 1, 0, 1]), valid="ok")[0].valid.tolist() == [True, False, False]
-    with pytest.raises(tg.DataError, match="'ms'.*'CompileError'.* in row 1.*name a column in valid="):
-        frame(table(ms=times))
-    with pytest.raises(tg.DataError, match="'ms'.*None in row 3"):
+    refuses(lambda: frame(table(ms=times)), tg.DataError, "'ms'", "'CompileError'", "row 1", "valid=")
+    with pytest.raises(tg.DataError, match="'ms'.*row 3"):
         frame(table(ms=times, ok=[True, False, True, True, True]), valid="ok")
-    with pytest.raises(
-        tg.DataError, match="graph 'gpu=A': valid: expected at least one config that ran, found none of 3"
-    ):
+    with pytest.raises(tg.DataError, match="'gpu=A'"):
         frame(table(ms=times, ok=[False, False, True, False, True]), valid="ok")
-    with pytest.raises(tg.DataError, match="'ok'.*True or False, found 2 in row 4"):
+    with pytest.raises(tg.DataError, match="'ok'.*2 in row 4"):
         frame(table(ms=times, ok=[1, 0, 1, 0, 2]), valid="ok")
-    with pytest.raises(tg.DataError, match="'ok'.*True or False, found 'yes' in row 0"):
+    with pytest.raises(tg.DataError, match="'ok'.*'yes' in row 0"):
         frame(table(ms=times, ok=["yes"] * 5), valid="ok")
 
 
 def test_columns_that_are_missing_or_there_twice():
-    with pytest.raises(tg.DataError, match="'blocks'.*did you mean 'block'"):
-        frame(config=["blocks"])
-    with pytest.raises(tg.DataError, match="'us'.*none"):
-        frame(runtime="us")
+    refuses(lambda: frame(config=["blocks"]), tg.DataError, "'blocks'", "'block'")
+    refuses(lambda: frame(runtime="us"), tg.DataError, "'us'")
     for change in (
         {"config": ["block", "block"]}, {"config": ["block", "ms"]}, {"config": ["gpu"]}, {"features": ["block"]},
         {"group": ["gpu", "gpu"]}, {"group": ["ms"]}, {"valid": "ms"}, {"repeats": ["ms"]},
     ):  # fmt: skip
-        with pytest.raises(tg.ConfigError, match="name it once"):
-            frame(**change)
+        refuses(lambda: frame(**change), tg.ConfigError, "name it once")
     for change in (
         {"config": []},
         {"digits": {0: ["block"]}},
@@ -296,8 +279,7 @@ def test_columns_that_are_missing_or_there_twice():
         with pytest.raises(tg.ConfigError):
             frame(**change)
     for what in (None, 3, [1, 2], "table"):
-        with pytest.raises(tg.ConfigError, match="expected a DataFrame or a dict"):
-            frame(what if what is not None else np.ones(3))
+        refuses(lambda: frame(what if what is not None else np.ones(3)), tg.ConfigError, "DataFrame")
 
 
 def test_frames_of_pandas():
@@ -310,10 +292,8 @@ def test_frames_of_pandas():
     data["order"] = data["order"].astype("category")
     assert frame(data.iloc[::-1])[1].schema == frame()[0].schema
     twice = pandas.concat([data, data[["block"]]], axis=1)
-    with pytest.raises(tg.DataError, match="'block'.*expected one such column, found 2"):
-        frame(twice)
-    with pytest.raises(tg.DataError, match="'gpu'.*none; it is a level of the index.*reset_index"):
-        frame(data.set_index(["gpu", "block"]))
+    refuses(lambda: frame(twice), tg.DataError, "'block'", "found 2")
+    refuses(lambda: frame(data.set_index(["gpu", "block"])), tg.DataError, "'gpu'", "reset_index")
     for values, found in (
         (pandas.array([1, 2, None, 4, 5], dtype="Int64"), "nan in row 2"),
         (pandas.array([True, None, True, True, False], dtype="boolean"), "<NA> in row 1"),
@@ -340,8 +320,7 @@ class Frame:
 def test_frames_of_anybody():
     data = table()
     assert frame(Frame(data, list(data)))[0].schema == frame()[0].schema
-    with pytest.raises(tg.DataError, match="expected one such column, found 2"):
-        frame(Frame(data, [*data, "block"]))
+    refuses(lambda: frame(Frame(data, [*data, "block"])), tg.DataError, "found 2")
 
 
 def test_graphs_with_nodes_edges_and_digits():
@@ -360,31 +339,26 @@ def test_graphs_with_nodes_edges_and_digits():
         data, **arguments, edges=edges, nodes=np.eye(3), opcodes={"n": [1, 2, 3], "m": [0, 0, 9]}
     )
     assert n.schema.opcodes == 10 and len(n.schema.node) == 3 and m.schema is n.schema
-    with pytest.raises(tg.DataError, match="an entry for problem 'm'"):
-        tg.from_frame(data, **arguments, edges={"n": edges["n"]})
+    refuses(lambda: tg.from_frame(data, **arguments, edges={"n": edges["n"]}), tg.DataError, "'m'")
     for value, found in ((0.5, "0.5"), (-2, "-2"), (32, "32")):
         with pytest.raises(
             tg.DataError, match=rf"column 'l2b': .*in -1\.\.31, found {found} in row 1 \(problem 'net=m'\)"
         ):
             tg.from_frame({**data, "l2b": [1, value, 2]}, **arguments, edges=edges)
-    with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.31, found 'a' in row 0"):
+    with pytest.raises(tg.DataError, match="'l2b'.*'a' in row 0"):
         tg.from_frame({**data, "l2b": ["a", "b", "c"]}, **arguments, edges=edges)
     turned = {0: ["l0b", "l0a"], 2: ["l2b", "l2a"]}
     again = tg.from_frame(data, **{**arguments, "digits": turned}, edges=edges, schema=n.schema, opcodes=[1, 2, 3],
                           nodes=np.eye(3))  # fmt: skip
     np.testing.assert_array_equal(again[0].config_digits, n.config_digits)
-    with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.4, found 5 in row 1"):
+    with pytest.raises(tg.DataError, match="'l2b'.*5 in row 1"):
         tg.from_frame({**data, "l2b": [1, 5, 2]}, **arguments, edges=edges, schema=m.schema)
-    with pytest.raises(tg.DataError, match=r"graph 'net=m': node_opcode.*0\.\.255, found 256 at 0"):
+    with pytest.raises(tg.DataError, match="'net=m'.*node_opcode.*256"):
         tg.from_frame(data, **arguments, opcodes={"n": [1, 2, 3], "m": [256, 1, 1]})
-    with pytest.raises(
-        tg.DataError, match=r"graph 'net=m'.*node column 0: expected only 0 columns, found 'node_0'"
-    ):
+    with pytest.raises(tg.DataError, match="'net=m'.*'node_0'"):
         tg.from_frame(data, **arguments, nodes={"n": np.ones((3, 0)), "m": np.ones((3, 1))})
-    with pytest.raises(tg.DataError, match="edge_index: expected an array of numbers, found dtype"):
-        tg.from_frame(data, **arguments, edges="ab")
-    with pytest.raises(tg.DataError, match="graph 'net=n': node_config_ids"):
-        tg.from_frame(data, **arguments)
+    refuses(lambda: tg.from_frame(data, **arguments, edges="ab"), tg.DataError, "edge_index", "dtype")
+    refuses(lambda: tg.from_frame(data, **arguments), tg.DataError, "'net=n'", "node_config_ids")
 
 
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
@@ -446,7 +420,5 @@ def test_measurements_of_kernel_tuner(name, configs, failed, tmp_path):
         np.testing.assert_array_equal(read.config_feat, graphs[0].config_feat)
         assert read.schema == graphs[0].schema
     if failed:
-        with pytest.raises(
-            tg.DataError, match=r"'time_ms'.*RuntimeFailedConfig.*row 766 \(problem 'gpu=A100'\)"
-        ):
+        with pytest.raises(tg.DataError, match="'time_ms'.*RuntimeFailedConfig.*row 766.*'gpu=A100'"):
             tg.from_frame(data, group="gpu", config=config[0], runtime="time_ms")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import submission
@@ -34,37 +35,24 @@ def test_an_ensemble_of_one_says_how_to_keep_all() -> None:
     assert len(asked.ensemble()) == 1  # as was said
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("t4.json.gz", b'{"results": []}', r"an intact gzip file of JSON; read it with json.load\(gzip.open"),
-        ("odd.gz", b"\n [1, 2]", "an intact gzip file of JSON"),
-        (
-            "t.csv.gz",
-            b"a,b\n1,2\n",
-            r"an intact gzip file of a table; tg.from_frame\(pandas.read_csv\(path\)",
-        ),
-        ("g.npz.gz", b"PK\3\4", "an intact gzip file; unpack it with gunzip"),
-        ("r.safetensors.gz", b"\x08", r"an intact gzip file of a ranker; tg.load_ranker"),
-    ],
-)
-def test_an_intact_gzip_is_not_called_damaged(tmp_path: Path, name: str, content: bytes, words: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content))
-    with pytest.raises(tg.DataError, match=f"{name}: file: expected a graph, found {words}"):
-        tg.load(path)
-    path.write_bytes(gzip.compress(content * 50)[:-20])  # this one is
-    with pytest.raises(tg.DataError, match="damaged|intact gzip file of (JSON|a table|a ranker)"):
-        tg.load(path)
-    path.write_bytes(b"\x1f\x8bnonsense")
-    with pytest.raises(tg.DataError, match="damaged"):
-        tg.load(path)
-
-
-def test_json_is_no_graph(tmp_path: Path) -> None:
+def test_an_intact_gzip_and_json_are_not_called_damaged(tmp_path: Path) -> None:
+    for name, content, *names in (
+        ("t4.json.gz", b'{"results": []}', "JSON", "json.load(gzip.open"),
+        ("odd.gz", b"\n [1, 2]", "JSON"),
+        ("t.csv.gz", b"a,b\n1,2\n", "table", "tg.from_frame(pandas.read_csv(path)"),
+        ("g.npz.gz", b"PK\3\4", "gunzip"),
+        ("r.safetensors.gz", b"\x08", "ranker", "tg.load_ranker"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content))
+        refuses(lambda: tg.load(path), tg.DataError, name, "an intact gzip file", *names)
+        path.write_bytes(gzip.compress(content * 50)[:-20])  # this one is
+        with pytest.raises(tg.DataError, match="damaged|intact gzip file of (JSON|a table|a ranker)"):
+            tg.load(path)
+        path.write_bytes(b"\x1f\x8bnonsense")
+        refuses(lambda: tg.load(path), tg.DataError, "damaged")
     (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(tg.DataError, match=r"found JSON; read it with json.load, then tg.from_frame"):
-        tg.load(tmp_path / "a.json")
+    refuses(lambda: tg.load(tmp_path / "a.json"), tg.DataError, "json.load", "tg.from_frame")
 
 
 def test_steps_and_epochs_at_once_are_refused() -> None:
@@ -73,8 +61,7 @@ def test_steps_and_epochs_at_once_are_refused() -> None:
         lambda: tg.Ranker("graph-config").fit(TABLE, TIMES, steps=5, epochs=3),
         lambda: tg.train_seeds("graph-config", small_graph(), steps=5, epochs=3),
     ):
-        with pytest.raises(tg.ConfigError, match="give epochs or steps, not both"):
-            use()
+        refuses(use, tg.ConfigError, "epochs", "steps")
     ranker = tg.Ranker("first-layout", steps=5)  # whose preset has both
     assert tg.Ranker(**ranker.get_params()).get_params() == ranker.get_params()
 
@@ -104,7 +91,7 @@ def test_no_optimizer_is_none(none: Any, tmp_path: Path) -> None:
     for source in (frame, frame.convert_dtypes(), tmp_path / "dense_V100.csv"):
         again = read_table(source, "dense", "V100")
         assert again.columns["optimizer"].tolist() == ["None", "SGD"]
-    with pytest.raises(tg.DataError, match="row 0: expected one of None, SGD, .* found 'sgd'"):
+    with pytest.raises(tg.DataError, match="row 0.*found 'sgd'"):
         read_table(dense(optimizer=["sgd", "SGD"]), "dense", "V100")
 
 
@@ -120,8 +107,7 @@ def test_a_network_without_an_optimizer() -> None:
     layers = [Layer("a", "dense", {"dim_input": 3, "dim_output": 5})]
     estimates = [network_time({"dense": Fake()}, layers, 8, none, "V100") for none in (None, "None")]
     assert estimates[0] == estimates[1] and estimates[0].optimizer == "None"
-    with pytest.raises(tg.ConfigError, match="optimizer: expected one of None, SGD"):
-        network_time({"dense": Fake()}, layers, 8, "sgd", "V100")
+    refuses(lambda: network_time({"dense": Fake()}, layers, 8, "sgd", "V100"), tg.ConfigError, "optimizer")
 
 
 def test_a_report_says_what_was_learnt_from() -> None:
@@ -198,24 +184,20 @@ def test_a_command_like_none_gets_no_guess(capsys: pytest.CaptureFixture[str]) -
     assert main(["xyzzy"]) == 2 and "did you mean" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["device", "use_gpu"])
-def test_there_is_no_other_device_than_the_cpu(name: str) -> None:
-    for use in (lambda: tg.Ranker(**{name: "cuda"}), lambda: tg.Ranker().set_params(**{name: "cuda"})):
-        with pytest.raises(tg.ConfigError, match=f"{name}: tpugraphs computes on the CPU only, got 'cuda'"):
-            use()
+def test_there_is_no_other_device_than_the_cpu() -> None:
+    for name in ("device", "use_gpu"):
+        for use in (tg.Ranker, tg.Ranker().set_params):
+            refuses(lambda: use(**{name: "cuda"}), tg.ConfigError, name, "CPU", "'cuda'")
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, 0.0, -1.0])
-def test_runtimes_of_a_table_that_are_none(wrong: float) -> None:
-    times = TIMES.copy()
-    times[3] = wrong
+def test_runtimes_of_a_table_that_are_none() -> None:
     ranker = tg.Ranker("graph-config", steps=1)
     fitted = tg.Ranker("graph-config", steps=1).fit(TABLE, TIMES, verbose=False)
-    for use in (lambda: ranker.fit(TABLE, times), lambda: fitted.score(TABLE, times)):
-        with pytest.raises(
-            tg.DataError, match=r"^y: expected runtimes > 0, found .* at 3; leave these rows out of X"
-        ):
-            use()
+    for wrong in (np.nan, np.inf, 0.0, -1.0):
+        times = TIMES.copy()
+        times[3] = wrong
+        for use in (ranker.fit, fitted.score):
+            refuses(lambda: use(TABLE, times), tg.DataError, "y:", "at 3")
 
 
 def test_numbers_of_numpy_in_models_and_recipes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import madeup
 import numpy as np
 import pytest
 from rankers import Break, having, small_any, small_graph, small_tile, state
+from refusals import refuses
 from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
@@ -168,13 +169,10 @@ def test_configs_given_as_features_and_digits():
     r = fitted([g], steps=2)
     feat, cells = g.config_feat[:4], g.config_digits[:4]
     for wrong in (feat, cells, (feat, cells[:3]), (feat[:, :1], cells), (feat, cells[:, :1]), [feat, feat]):
-        with pytest.raises(tg.DataError, match="configs"):
-            r.predict(g, wrong)
+        refuses(lambda: r.predict(g, wrong), tg.DataError, "configs")
     assert r.predict(g, [2, 5]).shape == (2,)  # rows
-    with pytest.raises(tg.DataError, match="30 configs, as node_config_feat has"):
-        g.replace(config_feat=feat)
-    with pytest.raises(tg.ConfigError, match="features or as digits.*graph-config"):
-        LinearBaseline().fit(g)
+    refuses(lambda: g.replace(config_feat=feat), tg.DataError, "30 configs", "node_config_feat")
+    refuses(lambda: LinearBaseline().fit(g), tg.ConfigError, "digits", "graph-config")
 
 
 def test_trees_read_digits_and_features():
@@ -239,15 +237,13 @@ def test_graphs_of_another_schema_are_refused():
                 use(tg.from_frame(measured(), **{**FRAME, **change})[0])
             assert "graph 'gpu=A'" in str(caught.value) and words in str(caught.value)
             assert caught.value.field == "schema"
-    with pytest.raises(tg.DataError, match="configs: expected shape"):
-        r.predict(a, a.config_feat[:, :2])
+    refuses(lambda: r.predict(a, a.config_feat[:, :2]), tg.DataError, "configs")
 
 
 def test_runtimes_of_two_units_are_not_mixed():
     unit = [Schema.infer(config_feat=np.zeros((1, 3)), unit=unit) for unit in ("ms", "us")]
     train = [table(i, schema=schema) for i, schema in enumerate(unit)]
-    with pytest.raises(tg.DataError, match="graph 't1': .*unit: expected ms, found us"):
-        fitted(train)
+    refuses(lambda: fitted(train), tg.DataError, "'t1'", "unit", "us")
     r = fitted(train[0])
     assert r.predict(train[1]).shape == (30,)  # whose runtimes are not read
 
@@ -256,8 +252,7 @@ def test_given_and_inferred_schemas_in_one_fit():
     schema = Schema(config=(Column("a"), Column("b"), Column("c")))
     given, bare = table(0, schema=schema), table(1)
     assert fitted([given, bare]).schema is schema
-    with pytest.raises(tg.DataError, match="graph 't0': .*schema that was given.*this graph first"):
-        fitted([bare, given])
+    refuses(lambda: fitted([bare, given]), tg.DataError, "'t0'", "schema")
 
 
 def test_the_schema_of_a_ranker(tmp_path):
@@ -301,10 +296,8 @@ def test_categories_that_training_did_not_have():
                        "column 'order', row 2") as caught:  # fmt: skip
         r.predict(graph(2, 0, 3))
     assert caught.value.field == "config_feat"
-    with pytest.raises(tg.DataError, match="t2: graph_feat: expected a value .* 'C' in column 'gpu'"):
-        r.predict(graph(2, 2, 2))
-    with pytest.raises(tg.DataError, match="row 1"):
-        r.predict(train[0], np.array([[1.0, 0.0], [2.0, 2.0]]))
+    refuses(lambda: r.predict(graph(2, 2, 2)), tg.DataError, "t2", "graph_feat", "'C'", "'gpu'")
+    refuses(lambda: r.predict(train[0], np.array([[1.0, 0.0], [2.0, 2.0]])), tg.DataError, "row 1")
     for new in (graph(2, 0, 3), graph(2, 2, 2)):
         assert np.isfinite(zero.predict(new)).all()
 
@@ -314,22 +307,16 @@ def test_inferred_schemas_widen_to_all_training_graphs():
     r = fitted(train)
     assert r.pipeline.sizes.digits == (5, 7) and {d.values for d in r.pipeline.schema.digits} == {5}
     assert r.predict(train[0]).shape == r.predict(digits(3, values=3)).shape
-    with pytest.raises(tg.DataError, match="graph 'd4': .*digit 0: 'digit_0' has 5 values, found 9"):
-        r.predict(digits(4, values=9))
-    with pytest.raises(
-        tg.DataError, match="configs: expected whole numbers in -1..4, found 5 at config 1, node 0, "
-    ):
+    refuses(lambda: r.predict(digits(4, values=9)), tg.DataError, "'d4'", "'digit_0'", "found 9")
+    with pytest.raises(tg.DataError, match="configs.*5 at config 1, node 0"):
         r.predict(train[0], np.array([[[1] * 5] * 2, [[5] * 5] * 2]))
-    with pytest.raises(tg.DataError, match="whole numbers"):
-        r.predict(train[0], np.full((2, 2, 5), 0.5))
-    with pytest.raises(tg.DataError, match=r"expected digits \(n, 2, 5\)"):
-        r.predict(train[0], np.zeros((2, 2, 4), np.int8))
+    refuses(lambda: r.predict(train[0], np.full((2, 2, 5), 0.5)), tg.DataError, "whole numbers")
+    refuses(lambda: r.predict(train[0], np.zeros((2, 2, 4), np.int8)), tg.DataError, "(n, 2, 5)")
     opcodes = fitted([with_opcodes(0), digits(1, node_opcode=np.arange(6))])
     assert opcodes.pipeline.schema.opcodes == 201
-    with pytest.raises(tg.DataError, match="graph 'd2': .*opcodes: expected 201, found 202"):
+    with pytest.raises(tg.DataError, match="'d2'.*opcodes.*202"):
         opcodes.predict(digits(2, node_opcode=[201, 0, 0, 0, 0, 0]))
-    with pytest.raises(tg.DataError, match="opcodes: expected 201, found none"):
-        opcodes.predict(digits(2))
+    refuses(lambda: opcodes.predict(digits(2)), tg.DataError, "opcodes", "none")
 
 
 def test_digits_of_different_sizes():
@@ -337,7 +324,7 @@ def test_digits_of_different_sizes():
     x = np.stack([np.arange(30) % 3 - 1, np.arange(30) % 7 - 1], -1)[:, None].repeat(2, 1)
     graph = digits(D=2, node_config_feat=x, schema=schema)
     r = fitted(graph)
-    with pytest.raises(tg.DataError, match="-1..1, found 2 at config 0, node 1, column 0"):
+    with pytest.raises(tg.DataError, match="2 at config 0, node 1, column 0"):
         r.predict(graph, np.array([[[1, 5], [2, 5]]]))
 
 
@@ -361,14 +348,11 @@ def test_configs_that_failed_are_not_learnt_from():
         some.partial_fit(nan, range(9))
     assert caught.value.field == "configs"
     assert state(some.adapt(nan, steps=2)) == state(some.adapt(nan, nan.ran, steps=2))
-    with pytest.raises(tg.DataError, match="found config 0, which failed"):
-        some.adapt(nan, range(9))
+    refuses(lambda: some.adapt(nan, range(9)), tg.DataError, "config 0", "failed")
     assert some.evaluate(nan).rows[0].configs == 20
-    with pytest.raises(tg.DataError, match="config 0 failed"):
-        some.evaluate(nan, configs=[0, 1])
+    refuses(lambda: some.evaluate(nan, configs=[0, 1]), tg.DataError, "config 0", "failed")
     assert ranker().fit(nan, 0.4, verbose=False).history_.best_metric is not None
-    with pytest.raises(tg.DataError, match="at least one config that ran, found none of 30"):
-        table(valid=np.zeros(30, bool))
+    refuses(lambda: table(valid=np.zeros(30, bool)), tg.DataError, "30")
 
 
 def test_graphs_that_nothing_can_be_learnt_from():
@@ -387,12 +371,11 @@ def test_graphs_that_nothing_can_be_learnt_from():
         (tg.Graph(node_feat=np.zeros((3, 1))), "features of configs or configurable nodes"),
         (table(config_feat=np.zeros((30, 0))), "features of configs or configurable nodes"),
     ):
-        with pytest.raises(tg.DataError, match=words):
-            fitted(graph)
-        with pytest.raises(tg.DataError, match=words):
-            ranker().partial_fit(graph, [0, 1])
-    with pytest.raises(tg.DataError, match="nothing to rank"):
-        fitted(table()).predict(tg.Graph(node_feat=np.zeros((3, 1))))
+        refuses(lambda: fitted(graph), tg.DataError, words)
+        refuses(lambda: ranker().partial_fit(graph, [0, 1]), tg.DataError, words)
+    refuses(
+        lambda: fitted(table()).predict(tg.Graph(node_feat=np.zeros((3, 1)))), tg.DataError, "nothing to rank"
+    )
 
 
 @pytest.mark.parametrize("keep, expected", [("first", [4, 2]), ("min", [1, 2]), ("mean", [2.5, 2])])
@@ -457,14 +440,7 @@ def test_a_checkpoint_knows_what_was_measured(shape, tmp_path):
         else graph.replace(config_runtime_normalizers=graph.config_runtime_normalizers + 1)
     )
     ranker().fit(graph, checkpoint_dir=tmp_path, verbose=False)
-    with pytest.raises(tg.CheckpointError, match="graphs"):
-        ranker().fit(other, checkpoint_dir=tmp_path, verbose=False)
-
-
-@pytest.mark.parametrize("target", ["percentile", "normal-score"])
-def test_targets_that_a_loss_cannot_fit(target):
-    with pytest.raises(tg.ConfigError, match=f"target='{target}': t0 has .*above 0 .log_mse"):
-        fitted(table(), loss=[{"loss": "log_mse"}], target=target)
+    refuses(lambda: ranker().fit(other, checkpoint_dir=tmp_path, verbose=False), tg.CheckpointError, "graphs")
 
 
 def test_losses_seeds_and_ensembles(tmp_path):
@@ -532,9 +508,3 @@ def test_the_command_line(shape, tmp_path, capsys):
     np.testing.assert_array_equal(np.array(scores["scores"], np.float32), r.predict(make(3)))
     assert cli.main(["predict", out, madeup.path("kernel_00")]) != 0
     assert "does not fit the schema" in capsys.readouterr().err
-
-
-def test_there_are_no_submissions_of_own_schemas():
-    graph = table()
-    with pytest.raises(tg.DataError, match="collection"):
-        _ = graph.submission_id

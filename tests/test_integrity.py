@@ -10,6 +10,7 @@ import pytest
 from broken import npz
 from broken.rankers import rewrite
 from rankers import Break, small_graph, small_ranker, state
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.system import tensorfile
@@ -89,8 +90,7 @@ def test_a_damaged_tensor_is_named(rankers, tmp_path):
     content = bytearray(path.read_bytes())
     content[places(content)["head.weight"][0]] ^= 1
     path.write_bytes(content)
-    with pytest.raises(tg.CheckpointError, match=r"head\.weight: expected contents that have the digest"):
-        tg.load_ranker(path)
+    refuses(lambda: tg.load_ranker(path), tg.CheckpointError, "head.weight")
 
 
 def test_files_without_digests_open_with_a_warning(rankers, tmp_path):
@@ -154,8 +154,7 @@ def test_absurd_numbers_anywhere_in_the_metadata(make, rankers, tmp_path):
 def test_a_counter_of_visits_is_what_the_steps_allow(rankers, tmp_path):
     path, use = checkpoint_file(tmp_path, rankers)
     rewrite(path, path, lambda metadata, tensors: metadata["sampler"].update(visit=2**40))
-    with pytest.raises(tg.CheckpointError, match=r"sampler\.visit: expected 2 to 2 after 2 steps"):
-        use(path)
+    refuses(lambda: use(path), tg.CheckpointError, "sampler.visit")
 
 
 @pytest.mark.parametrize("make", [npz.layout, npz.any_schema])

@@ -1,13 +1,12 @@
 """Small ops inside models: slots given twice, inputs repeated, values that backward still reads, dropout, refusals."""
 
-import re
-
 import cases
 import models
 import numpy as np
 import pytest
 from models import named, step
 from reference import model as ref_model
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -150,56 +149,34 @@ def node(out):
     return step("linear", f"to{out}", "node_feat", f"n{out}", out=out)
 
 
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
-        ([node(3), node(4), step("add", "x", "n3 n4", "y")], "3 and 4 columns"),
-        ([node(3), step("add", "x", "n3", "y")], "2 to 4 inputs"),
-        ([node(3), step("concat", "x", "n3 n3 n3 n3 n3", "y")], "2 to 4 inputs"),
-        ([node(3), step("linear_attention", "x", "n3 n3 n3", "y", heads=2)], "do not make 2 heads"),
-        ([node(3), node(4), step("linear_attention", "x", "n3 n4 n3", "y")], "q has 3 columns, k has 4"),
-        (
-            [*mixed(3), step("linear_attention", "x", "h n h", "y")],
-            "q has one row per node and config, k one per node",
-        ),
-        ([node(9000), step("linear_attention", "x", "n9000 n9000 n9000", "y")], "too wide"),
-        (
-            [*mixed(3), step("attention", "x", "n h h", "y")],
-            "q has one row per node, k one per node and config",
-        ),
-        (
-            [*mixed(3), step("attention", "x", "h h n", "y")],
-            "k has one row per node and config, v one per node",
-        ),
-        ([node(3), node(4), step("attention", "x", "n3 n4 n3", "y")], "q has 3 columns, k has 4"),
-        ([node(3), step("attention", "x", "n3 n3 n3", "y", heads=2)], "do not make 2 heads"),
-        ([step("attention", "x", "node_feat config_feat config_feat", "y")], "must have one row per node"),
-        (
-            [node(2048), step("linformer", "x", "n2048 n2048 n2048", "y", bins=65536)],
-            "65536 bins of 2048 columns are more than 2^26 numbers: take fewer",
-        ),
-        ([node(3), node(4), step("gate", "x", "n3 n4", "y")], "a has 3 columns, x has 4"),
-        ([node(3), node(4), step("gate", "x", "n3 n3 n4", "y")], "a has 3 columns, y has 4"),
-        ([step("graph_norm", "x", "config_feat", "y")], "must have one row per node"),
-        ([node(3), step("activation", "x", "n3 n3", "y")], "takes 1 input, got 2"),
-        ([node(3), step("activation", "x", "n3", "y", act="swish")], "act: expected one of none, relu"),
-        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "p: expected a number in 0"),
-        ([node(3), step("affine", "x", "n3", "y", learn="some")], "learn: expected one of weight+bias"),
-    ],
-)
-def test_what_does_not_fit_is_refused(steps, words):
-    with pytest.raises(tg.RecipeError, match=re.escape(words)):
-        _core.Model([*steps, *head("y")], 0, 7, config_features=24)
-
-
-def test_rows_of_different_items_are_not_joined():
-    spaces, cells = (
-        {"e": ("EDGE", 3), "v": ("NODE", 3), "c": ("CONFIG", 3)},
-        step("cell_columns", "t", "", "u"),
-    )
-    for before, inputs, words in (
-        ([], "e v", "nothing in common"),
-        ([cells, step("pool_tokens", "p", "u", "w", tokens=6)], "w c", "cannot be repeated over the configs"),
+def test_what_does_not_fit_is_refused():
+    three, four, wide = node(3), node(4), node(2048)
+    for before, op, slots, attrs, *names in (
+        ([three, four], "add", "n3 n4", {}, "3 and 4 columns"),
+        ([three], "add", "n3", {}, "2 to 4 inputs"),
+        ([three], "concat", "n3 n3 n3 n3 n3", {}, "2 to 4 inputs"),
+        ([three], "linear_attention", "n3 n3 n3", {"heads": 2}, "2 heads"),
+        ([three, four], "linear_attention", "n3 n4 n3", {}, "q has 3 columns, k has 4"),
+        (mixed(3), "linear_attention", "h n h", {}, "q has one row per node and config", "k one per node"),
+        ([node(9000)], "linear_attention", "n9000 n9000 n9000", {}, "too wide"),
+        (mixed(3), "attention", "n h h", {}, "q has one row per node", "k one per node and config"),
+        (mixed(3), "attention", "h h n", {}, "k has one row per node and config", "v one per node"),
+        ([three, four], "attention", "n3 n4 n3", {}, "q has 3 columns, k has 4"),
+        ([three], "attention", "n3 n3 n3", {"heads": 2}, "2 heads"),
+        ([], "attention", "node_feat config_feat config_feat", {}, "one row per node"),
+        ([wide], "linformer", "n2048 n2048 n2048", {"bins": 65536}, "65536 bins", "2048 columns"),
+        ([three, four], "gate", "n3 n4", {}, "a has 3 columns, x has 4"),
+        ([three, four], "gate", "n3 n3 n4", {}, "a has 3 columns, y has 4"),
+        ([], "graph_norm", "config_feat", {}, "one row per node"),
+        ([three], "activation", "n3 n3", {}, "1 input, got 2"),
+        ([three], "activation", "n3", {"act": "swish"}, "act:", "relu"),
+        ([three], "dropout", "n3", {"p": 1.0}, "p:"),
+        ([three], "affine", "n3", {"learn": "some"}, "learn:", "weight+bias"),
     ):
-        with pytest.raises(tg.RecipeError, match=words):
-            _core.Model([*before, step("add", "x", inputs, "y"), *head("y")], 0, 7, inputs=spaces)
+        steps = [*before, step(op, "x", slots, "y", **attrs), *head("y")]
+        refuses(lambda: _core.Model(steps, 0, 7, config_features=24), tg.RecipeError, *names)
+    inputs = {"e": ("EDGE", 3), "v": ("NODE", 3), "c": ("CONFIG", 3)}
+    pooled = [step("cell_columns", "t", "", "u"), step("pool_tokens", "p", "u", "w", tokens=6)]
+    for before, slots, name in (([], "e v", "common"), (pooled, "w c", "configs")):
+        steps = [*before, step("add", "x", slots, "y"), *head("y")]
+        refuses(lambda: _core.Model(steps, 0, 7, inputs=inputs), tg.RecipeError, name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.layertime import audit, read_table
@@ -59,11 +60,9 @@ def test_repeated_and_impossible_layers_are_counted():
 
 
 def test_wrong_tables_are_refused():
-    with pytest.raises(tg.ConfigError, match="kind: say which"):
-        audit(table())
-    with pytest.raises(tg.ConfigError, match="expected measured times"):
-        audit(read_table(table(), "dense", timed=False))
-    with pytest.raises(tg.DataError, match="no column of times"):
+    refuses(lambda: audit(table()), tg.ConfigError, "kind")
+    refuses(lambda: audit(read_table(table(), "dense", timed=False)), tg.ConfigError, "times")
+    with pytest.raises(tg.DataError, match="times"):
         audit({"batch": [1], "dim_input": [1], "dim_output": [1], "device": ["K40"]}, "dense")
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refuses
 from test_layertime import layers
 
 from tpugraphs import _core
@@ -46,5 +47,4 @@ def test_least_squares_have_no_negative_factors():
     for wrong in ((products, moments[:9], 1), (products.astype(np.float32), moments, 1), (None, None, 1)):
         with pytest.raises((TypeError, ValueError)):
             _core.nonnegative(*wrong)
-    with pytest.raises(ValueError, match="expected 64 terms at most, got 65"):
-        _core.nonnegative(np.zeros((65, 65)), np.zeros(65), 1)
+    refuses(lambda: _core.nonnegative(np.zeros((65, 65)), np.zeros(65), 1), ValueError, "got 65")

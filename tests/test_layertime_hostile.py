@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.layertime import Device, LayerTimeModel, measure, read_table
@@ -28,20 +29,13 @@ def roofline(**columns):
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        (
-            "conv2d",
-            {"batch": [1], "matsize": [1], "kernelsize": [3], "channels_in": [1], "channels_out": [1]},
-        ),
-        (
-            "conv",
-            {"B": [1], "Input_Channel": [1], "Output_Channel": [1], "Kernel_Size": [9], "Input_Size": [1]},
-        ),
+        ("conv2d", {"batch": [1], "matsize": [1], "kernelsize": [3], "channels_in": [1], "channels_out": [1]}),
+        ("conv", {"B": [1], "Input_Channel": [1], "Output_Channel": [1], "Kernel_Size": [9], "Input_Size": [1]}),
         ("pooling", {"batch": [1], "matsize": [2], "kernelsize": [5], "channels": [1]}),
     ],
-)
+)  # fmt: skip
 def test_a_kernel_much_larger_than_its_images_has_no_outputs(kind, columns):
-    with pytest.raises(tg.DataError, match="row 0: expected a layer with outputs"):
-        read_table(columns, kind, "K40", timed=False)
+    refuses(lambda: read_table(columns, kind, "K40", timed=False), tg.DataError, "row 0", "outputs")
 
 
 def test_a_device_of_several_names_is_one(tmp_path):
@@ -54,31 +48,21 @@ def test_a_device_of_several_names_is_one(tmp_path):
     assert table.per_device_name().tolist() == ["T4", "T4", "T4", "K40"] * 10
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (32, "column 'batch': expected one value per row, found 32"),
-        ("32", "column 'batch': expected one value per row, found '32'"),
-        (np.ones((ROWS, 2)), "column 'batch': expected one value per row"),
-        ([[1]] * ROWS, r"column 'batch', row 0: expected a number, found \[1\]"),
-        ([10**400] * ROWS, "column 'batch', row 0: expected a number, found one beyond all ranges"),
-    ],
-)
-def test_columns_that_are_none_are_refused(value, message):
-    with pytest.raises(tg.DataError, match=message):
-        read_table({**LAYERS, "batch": value}, "dense", "K40", timed=False)
-
-
-@pytest.mark.parametrize("ms", [1e-300, 1e300])
-def test_times_beyond_all_clocks_are_refused(ms):
-    with pytest.raises(tg.DataError, match="expected milliseconds above 0, from 1e-06 to 1e"):
-        read_table({**LAYERS, "ms": [ms] * ROWS}, "dense", "K40")
-
-
-@pytest.mark.parametrize("figure", [1e-320, 1e300, 10**400])
-def test_devices_beyond_all_machines_are_refused(figure):
-    with pytest.raises(tg.ConfigError, match="peak_gflops: expected a number from 1e-06 to 1e"):
-        Device("mine", figure, 1, 1, 1, 1, 1)
+def test_columns_times_and_devices_that_are_none_are_refused():
+    for value, *names in (
+        (32, "'batch'", "found 32"),
+        ("32", "'batch'", "found '32'"),
+        (np.ones((ROWS, 2)), "'batch'", "one value per row"),
+        ([[1]] * ROWS, "'batch', row 0", "[1]"),
+        ([10**400] * ROWS, "'batch', row 0"),
+    ):
+        table = {**LAYERS, "batch": value}
+        refuses(lambda: read_table(table, "dense", "K40", timed=False), tg.DataError, *names)
+    for ms in (1e-300, 1e300):
+        table = {**LAYERS, "ms": [ms] * ROWS}
+        refuses(lambda: read_table(table, "dense", "K40"), tg.DataError, "milliseconds")
+    for figure in (1e-320, 1e300, 10**400):
+        refuses(lambda: Device("mine", figure, 1, 1, 1, 1, 1), tg.ConfigError, "peak_gflops")
 
 
 def test_parts_of_tables():
@@ -90,15 +74,13 @@ def test_parts_of_tables():
     for none in (table.take([]), table.take(slice(0)), table.take(np.zeros(ROWS, bool))):
         assert len(none) == 0
         for use in (model.predict, model.fit, model.calibrate, tg.layertime.audit):
-            with pytest.raises(tg.ConfigError, match="expected at least one layer, got none"):
-                use(none)
+            refuses(lambda: use(none), tg.ConfigError, "one layer")
 
 
 def test_tables_without_times_teach_nothing():
     table, model = read_table(LAYERS, "dense", "K40", timed=False), roofline()
     for use in (model.fit, model.calibrate, tg.layertime.audit):
-        with pytest.raises(tg.ConfigError, match="expected measured times, this one has none"):
-            use(table)
+        refuses(lambda: use(table), tg.ConfigError, "measured times")
     assert model.predict(table).shape == (ROWS,)
 
 
@@ -122,7 +104,7 @@ def test_no_layer_takes_no_time():
 
 def test_layers_that_are_all_alike():
     alike = {name: [64] * ROWS for name in LAYERS}
-    with pytest.raises(tg.DataError, match="expected layers that differ.*'roofline'"):
+    with pytest.raises(tg.DataError, match="'roofline'"):
         LayerTimeModel("dense", members=1, steps=1).fit({**alike, "ms": MS}, "K40")
     model = LayerTimeModel("dense", "roofline").fit({**alike, "ms": MS}, "K40")
     assert 0.1 <= model.predict(alike, "K40")[0] <= 0.14
@@ -235,7 +217,7 @@ def test_predictions_that_are_no_times_are_refused(saved, tmp_path):
     tensorfile.write(
         tmp_path / "model", "layer-time", metadata, {**tensors, "calibration.0.weights": np.full(ROWS, 1e300)}
     )
-    with pytest.raises(tg.DataError, match="row 0: the model predicts no finite time above 0"):
+    with pytest.raises(tg.DataError, match="row 0.*finite"):
         LayerTimeModel.load(tmp_path / "model").predict(LAYERS, "T4")
 
 
@@ -246,7 +228,7 @@ def test_costs_out_of_all_range_are_refused(saved, tmp_path):
         "moments": np.full_like(tensors["moments"], 1e308),
     }
     tensorfile.write(tmp_path / "model", "layer-time", metadata, {**tensors, **absurd})
-    with pytest.raises(tg.DataError, match="'K40': the model has no finite costs"):
+    with pytest.raises(tg.DataError, match="'K40'.*costs"):
         LayerTimeModel.load(tmp_path / "model").predict(LAYERS, "K40")
 
 
@@ -264,5 +246,4 @@ def test_a_mark_of_bytes_and_blank_lines_at_the_end_are_no_harm(tmp_path):
     path.write_text("\ufeffbatch,dim_input,dim_output,ms\n1,2,3,0.5\n\n\n", encoding="utf-8")
     assert len(tg.layertime.read_table(path, "dense")) == 1
     path.write_text("batch,dim_input,dim_output,ms,ms\n1,2,3,0.5,0.6\n")
-    with pytest.raises(tg.DataError, match="line 1: expected every column once, found 'ms' twice"):
-        tg.layertime.read_table(path, "dense")
+    refuses(lambda: tg.layertime.read_table(path, "dense"), tg.DataError, "line 1", "'ms' twice")

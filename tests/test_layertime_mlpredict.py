@@ -3,6 +3,7 @@
 import models
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -104,8 +105,7 @@ def test_architecture_and_training_are_the_published_ones():
     assert fields.configs == 128 and fields.dropout == 0.2
     rates = [tg.kernels.schedules.rate(1 + epoch, 300, fields) for epoch in (0, 39, 40, 79, 80, 299)]
     assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025, 0.1 / 128])
-    with pytest.raises(tg.RecipeError, match=r"mlpredict: expected configs with numbers \(config_feat\)"):
-        recipe.model(fields, sizes(0))
+    refuses(lambda: recipe.model(fields, sizes(0)), tg.RecipeError, "mlpredict", "config_feat")
 
 
 def example(fields, sign):
@@ -189,16 +189,15 @@ def test_files_hold_all_of_it(trained, tmp_path):
     np.testing.assert_array_equal(loaded.predict_interval(new), trained.predict_interval(new))
     assert loaded.devices == trained.devices and loaded.fields == {"steps": 1200}
     metadata, tensors = tensorfile.read(str(path), "layer-time")
-    for change, message in (
-        ({"least_ms": 0.0}, "least_ms: expected a number above 0"),
-        ({"least_ms": "1"}, "least_ms: expected float"),
-        ({"devices": [["K40"]]}, "devices: expected a name and figures each"),
-        ({"devices": [1]}, "devices: expected a name and figures each"),
-        ({"fields": {"preset": []}}, "method: expected a kind, method and fields that exist"),
+    for change, name in (
+        ({"least_ms": 0.0}, "least_ms:"),
+        ({"least_ms": "1"}, "least_ms:"),
+        ({"devices": [["K40"]]}, "devices:"),
+        ({"devices": [1]}, "devices:"),
+        ({"fields": {"preset": []}}, "method:"),
     ):
         tensorfile.write(tmp_path / "wrong", "layer-time", {**metadata, **change}, tensors)
-        with pytest.raises(tg.CheckpointError, match=message):
-            LayerTimeModel.load(tmp_path / "wrong")
+        refuses(lambda: LayerTimeModel.load(tmp_path / "wrong"), tg.CheckpointError, name)
 
 
 def test_a_few_layers_calibrate_a_device(trained, tmp_path):
@@ -217,8 +216,7 @@ def test_one_device_has_a_smaller_network():
     assert model._method._network.num_parameters == 60_608 - 2 * (128 * 128 + 128)
     other = layers(5, devices=("P100",))
     assert np.isfinite(model.predict(other)).all()
-    with pytest.raises(tg.ConfigError, match="'P100': no interval"):
-        model.predict_interval(other)
+    refuses(lambda: model.predict_interval(other), tg.ConfigError, "'P100'", "interval")
 
 
 @pytest.mark.parametrize("kind", tg.layertime.KINDS)
@@ -239,11 +237,10 @@ def test_every_kind_is_learnt(kind):
 
 
 def test_wrong_fields_are_refused():
-    for wrong, message in (
-        ({"steps": 0}, "steps: expected a whole number of at least 1, got 0"),
-        ({"steps": True}, "steps: expected a whole number"),
-        ({"preset": "huge"}, "unknown preset: 'huge'"),
-        ({"width": 3}, "method 'mlpredict'.*width"),
+    for wrong, *names in (
+        ({"steps": 0}, "steps", "got 0"),
+        ({"steps": True}, "steps"),
+        ({"preset": "huge"}, "preset", "'huge'"),
+        ({"width": 3}, "'mlpredict'", "width"),
     ):
-        with pytest.raises(tg.ConfigError, match=message):
-            LayerTimeModel("dense", "mlpredict", **wrong)
+        refuses(lambda: LayerTimeModel("dense", "mlpredict", **wrong), tg.ConfigError, *names)

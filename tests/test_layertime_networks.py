@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.layertime import Layer, LayerList, Scaling, network_time, read_layers
@@ -106,51 +107,36 @@ def test_layers_of_our_kinds(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "names"),
     [
-        ([{"kind": "gru"}], "layer 'gru_1': kind: expected one of conv1d"),
-        ([{"kind": "dense", "dim_input": 3}], "layer 'dense_1': no column 'dim_output'"),
-        ([{"kind": "softmax", "H": 0}], "column 'H', row 0: expected a whole number from 1"),
-        ([{"kind": "softmax", "H": 3, "B": 4}], "column 'B': unknown.*rows= says how often"),
-        ([{"kind": "softmax", "H": 3, "rows": 0}], "rows: expected a whole number from 1 to .*, got 0"),
-        ([{"kind": "softmax", "H": [3]}], "layer 'softmax_1': column 'H', row 0: expected a number, found"),
-        (
-            [{"kind": "softmax", "H": 10**400}],
-            "layer 'softmax_1': column 'H', row 0: expected a number, found one beyond all ranges",
-        ),
-        ([{"kind": ["softmax"]}], r"kind: expected a word, found \['softmax'\]"),
-        ([{"type": "Deconvolution", "name": "up"}], "layer 'up': type: expected one of Convolution"),
-        (
-            [{"type": "Max_pool", "pool_size": 2}],
-            r"\(Max_pool\): matsize: expected a number above 0, found None",
-        ),
-        ([{"type": "Convolution", "matsize": 4, "kernelsize": 7}], "kernelsize: expected at most the side 4"),
-        (
-            [{"type": "Max_pool", "matsize": 8, "pool_size": 2, "strides": 2, "output_size": 5}],
-            "output_size: expected 4, which follows from the other fields, found 5",
-        ),
-        (
-            [{"type": "Max_pool", "matsize": 8, "pool_size": 2, "padding": "FULL"}],
-            "padding: expected VALID or",
-        ),
-        ([3], "layer 0: expected an object, found 3"),
-        ([], r"expected a list of layers, found \[\]"),
-        ({"nodes": []}, "expected the field 'layers', found nodes"),
-        ({"layers": 7}, "expected a list of layers, found 7"),
+        ([{"kind": "gru"}], ("'gru_1'", "kind", "conv1d")),
+        ([{"kind": "dense", "dim_input": 3}], ("'dense_1'", "'dim_output'")),
+        ([{"kind": "softmax", "H": 0}], ("'H', row 0",)),
+        ([{"kind": "softmax", "H": 3, "B": 4}], ("'B'", "rows=")),
+        ([{"kind": "softmax", "H": 3, "rows": 0}], ("rows", "got 0")),
+        ([{"kind": "softmax", "H": [3]}], ("'softmax_1'", "'H', row 0")),
+        ([{"kind": "softmax", "H": 10**400}], ("'softmax_1'", "'H', row 0")),
+        ([{"kind": ["softmax"]}], ("kind", "['softmax']")),
+        ([{"type": "Deconvolution", "name": "up"}], ("'up'", "type", "Convolution")),
+        ([{"type": "Max_pool", "pool_size": 2}], ("Max_pool", "matsize", "None")),
+        ([{"type": "Convolution", "matsize": 4, "kernelsize": 7}], ("kernelsize", "4")),
+        ([{"type": "Max_pool", "matsize": 8, "pool_size": 2, "strides": 2, "output_size": 5}], ("output_size", "4", "5")),
+        ([{"type": "Max_pool", "matsize": 8, "pool_size": 2, "padding": "FULL"}], ("padding", "VALID")),
+        ([3], ("layer 0", "found 3")),
+        ([], ("layers", "[]")),
+        ({"nodes": []}, ("'layers'", "nodes")),
+        ({"layers": 7}, ("layers", "found 7")),
     ],
-)
-def test_wrong_lists_are_refused(given, message):
-    with pytest.raises(tg.DataError, match=message):
-        read_layers(given)
+)  # fmt: skip
+def test_wrong_lists_are_refused(given, names):
+    refuses(lambda: read_layers(given), tg.DataError, *names)
 
 
 def test_wrong_files_are_refused(tmp_path):
     for name, content in (("a.json", b"{"), ("b.json", b"\xff\xfe"), ("c.json", b"[" * 100_000)):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(tg.DataError, match=f"{name}: not a JSON file, or damaged"):
-            read_layers(tmp_path / name)
-    with pytest.raises(FileNotFoundError):
-        read_layers(tmp_path / "none.json")
+        refuses(lambda: read_layers(tmp_path / name), tg.DataError, name)
+    refuses(lambda: read_layers(tmp_path / "none.json"), FileNotFoundError, "none.json")
 
 
 # ---- kinds in place of others
@@ -192,8 +178,7 @@ def test_activations_become_layers_of_their_own():
     _, activation = in_kinds(Layer("b", "conv2d", conv), ("conv",))
     assert activation == Layer("b.tanh", "elementwise", {"H": 5, "op": "tanh"}, 36)
     models = {"linear": Fake()}
-    with pytest.raises(tg.ConfigError, match=r"none for layers of kind elementwise: a.relu\. Add a model"):
-        network_time(models, [dense], 1, device="V100")
+    refuses(lambda: network_time(models, [dense], 1, device="V100"), tg.ConfigError, "elementwise", "a.relu")
     assert len(network_time(models, [dense], 1, device="V100", without=["elementwise"]).per_layer) == 1
 
 
@@ -341,11 +326,9 @@ def test_what_has_no_kind_is_named(torch):
 
 def test_examples_that_do_not_do(torch):
     module = torch.nn.Linear(4, 2)
-    with pytest.raises(tg.ConfigError, match="example: the layers of a module need an input"):
-        read_layers(module)
-    with pytest.raises(tg.ConfigError, match="example: expected a tensor with a batch in it"):
-        read_layers(module, 3)
-    with pytest.raises(tg.ConfigError, match="batch_size: expected a whole number of at least 1, got 0"):
+    refuses(lambda: read_layers(module), tg.ConfigError, "example")
+    refuses(lambda: read_layers(module, 3), tg.ConfigError, "example")
+    with pytest.raises(tg.ConfigError, match="batch_size.*got 0"):
         read_layers(module, torch.zeros(2, 4), batch_size=0)
     with pytest.raises(tg.ConfigError, match=r"expected a torch.nn.Module, got int"):
         tg.layertime.layers_of_torch(3, torch.zeros(2, 4))
@@ -400,21 +383,17 @@ def test_layers_of_an_onnx_model(tmp_path):
     assert layers[4].columns == {"dim_input": 8, "dim_output": 5, "activation": "tanh"}
     assert (layers.unknown[0].name, layers.unknown[0].source) == ("elu", "Elu")
     assert said(read_layers(onnx_model(onnx), sizes={"N": 4, "side": 32})) == said(layers)
-    with pytest.raises(tg.DataError, match="size 'side' of input 'x' is open: give sizes="):
-        read_layers(path)
+    refuses(lambda: read_layers(path), tg.DataError, "'side'", "'x'", "sizes=")
     wrong = onnx_model(onnx)
     wrong.graph.node[10].attribute.append(onnx.helper.make_attribute("axis", 7))
-    with pytest.raises(tg.DataError, match="node 'softmax'"):
-        read_layers(wrong, sizes={"side": 32})
+    refuses(lambda: read_layers(wrong, sizes={"side": 32}), tg.DataError, "node 'softmax'")
     path.write_bytes(b"no protobuf")
-    with pytest.raises(tg.DataError, match=r"net.onnx: not an ONNX model, or damaged"):
-        read_layers(path)
+    refuses(lambda: read_layers(path), tg.DataError, "net.onnx")
 
 
 def test_onnx_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    with pytest.raises(tg.ConfigError, match=r"need onnx, which is missing: pip install tpugraphs\[onnx\]"):
-        read_layers("net.onnx")
+    refuses(lambda: read_layers("net.onnx"), tg.ConfigError, "pip install tpugraphs[onnx]")
 
 
 # ---- times of networks
@@ -466,7 +445,7 @@ def test_sums_of_real_models():
     np.testing.assert_allclose(found.interval, ends)
     single = {name: values[table["device"] == "K40"] for name, values in table.items()}
     model = tg.layertime.LayerTimeModel("dense", "roofline").fit(single)
-    with pytest.raises(tg.ConfigError, match="model of kind 'dense': device 'P100': no interval"):
+    with pytest.raises(tg.ConfigError, match="'dense'.*'P100'.*interval"):
         network_time({"dense": model}, layers, 32, device="P100")
     assert network_time({"dense": model}, layers, 32, device="P100", level=None).ms > 0
 
@@ -503,45 +482,42 @@ def test_replicas_share_the_batch_and_send_gradients():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "names"),
     [
-        ({"models": {"bmm": Fake()}}, r"none for layers of kind dense: a, c\. Add a model"),
-        ({"models": {}}, "none for layers of kind dense: a, c; bmm: b"),
-        ({"device": "V10"}, "device 'V10': unknown; did you mean 'V100'"),
-        ({"device": None}, "device: expected the name of a device or a Device, got None"),
-        ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, got 0"),
-        ({"replicas": 9}, "replicas, at most the batch size: expected a whole number from 1 to 8, got 9"),
-        ({"optimizer": "Lion"}, "optimizer: expected one of None, SGD"),
-        ({"method": "tree"}, "method: expected one of ring, last-layer"),
-        ({"factor": 0}, "factor: expected a number above 0"),
-        ({"overlap": 1.5}, "overlap: expected a number from 0 to 1, got 1.5"),
-        ({"level": 80}, "level: expected a share between 0 and 1"),
-        ({"level": 1}, "level: expected a share between 0 and 1 such as 0.1, got 1"),
-        ({"replicas": 2, "optimizer": "SGD"}, "link_gbps: expected the bandwidth between the replicas"),
-        ({"last_model": Fake()}, "last_model: only the method 'last-layer' has one"),
-        ({"without": ["dense", "bmm"]}, "layers: expected at least one to predict, got none"),
-        ({"without": "dense"}, "without: expected a list of names, got the word 'dense'"),
-        ({"layers": [3]}, "layers: expected Layers, got int; see read_layers"),
+        ({"models": {"bmm": Fake()}}, ("dense: a, c",)),
+        ({"models": {}}, ("dense: a, c", "bmm: b")),
+        ({"device": "V10"}, ("'V10'", "'V100'")),
+        ({"device": None}, ("device", "None")),
+        ({"batch_size": 0}, ("batch_size", "got 0")),
+        ({"replicas": 9}, ("replicas", "8", "got 9")),
+        ({"optimizer": "Lion"}, ("optimizer", "SGD")),
+        ({"method": "tree"}, ("method", "ring", "last-layer")),
+        ({"factor": 0}, ("factor",)),
+        ({"overlap": 1.5}, ("overlap", "1.5")),
+        ({"level": 80}, ("level",)),
+        ({"level": 1}, ("level", "got 1")),
+        ({"replicas": 2, "optimizer": "SGD"}, ("link_gbps",)),
+        ({"last_model": Fake()}, ("last_model", "'last-layer'")),
+        ({"without": ["dense", "bmm"]}, ("layers", "none")),
+        ({"without": "dense"}, ("without", "'dense'")),
+        ({"layers": [3]}, ("layers", "int", "read_layers")),
     ],
 )
-def test_what_cannot_be_predicted_is_refused(change, message):
+def test_what_cannot_be_predicted_is_refused(change, names):
     given = {"models": {"dense": Fake(), "bmm": Fake()}, "layers": NET, "batch_size": 8, "device": "V100"}
-    with pytest.raises(tg.ConfigError, match=message):
-        network_time(**(given | change))
+    refuses(lambda: network_time(**(given | change)), tg.ConfigError, *names)
 
 
-def test_batches_beyond_a_kind_are_refused():
-    with pytest.raises(tg.DataError, match=r"layer 'a' \(dense\): batch would be 2,097,152"):
-        network_time({"dense": Fake(), "bmm": Fake()}, NET, 1 << 21, device="V100")
-
-
-def test_models_that_return_something_else_are_refused():
+def test_what_a_model_cannot_answer_is_refused():
     class Bad(Fake):
         def predict(self, table):
             return [math.nan] * len(table)
 
-    with pytest.raises(tg.ConfigError, match="model of kind 'dense': expected finite milliseconds of shape"):
-        network_time({"dense": Bad(), "bmm": Fake()}, NET, 8, device="V100")
+    def time(batch_size, **models):
+        return network_time({"dense": Fake(), "bmm": Fake(), **models}, NET, batch_size, device="V100")
+
+    refuses(lambda: time(1 << 21), tg.DataError, "'a'", "batch", "2,097,152")
+    refuses(lambda: time(8, dense=Bad()), tg.ConfigError, "'dense'", "shape")
 
 
 # ---- several devices
@@ -558,15 +534,14 @@ def test_a_ring_sends_its_share():
 
 def test_factors_are_medians():
     assert tg.layertime.fit_factor([3, 8, 5], [2, 4, 5]) == 1.5
-    for predicted, measured, message in (
-        ([], [], "predicted_ms: expected a list of numbers"),
-        ([1, 2], [1], "measured_ms: expected 2 numbers, as in predicted_ms"),
-        ([1, 0], [1, 1], "predicted_ms: expected finite numbers above 0, got 0.0 in row 1"),
-        ([1, 1], [1, math.nan], "measured_ms: expected finite numbers above 0, got nan in row 1"),
-        (["x"], [1], "predicted_ms: expected numbers, got list"),
+    for predicted, measured, *names in (
+        ([], [], "predicted_ms:"),
+        ([1, 2], [1], "measured_ms: expected 2 numbers"),
+        ([1, 0], [1, 1], "predicted_ms:", "0.0 in row 1"),
+        ([1, 1], [1, math.nan], "measured_ms:", "nan in row 1"),
+        (["x"], [1], "predicted_ms:", "list"),
     ):
-        with pytest.raises(tg.ConfigError, match=message):
-            tg.layertime.fit_factor(predicted, measured)
+        refuses(lambda: tg.layertime.fit_factor(predicted, measured), tg.ConfigError, *names)
 
 
 @pytest.mark.parametrize("link", [Scaling(1.2, 0.0, 0.0), Scaling(8.0, 0.4, 0.0), Scaling(0.7, 0.1, 0.6)])
@@ -583,16 +558,14 @@ def test_links_are_found_again(link):
 
 
 def test_wrong_throughputs_are_refused():
-    fit = tg.layertime.fit_scaling
-    for given, message in (
-        (([2, 4], [1, 1], [1, 1], [1, 1]), "expected 3 rows or more, got 2"),
-        (([1, 2, 4], [1] * 3, [1] * 3, [1] * 3), "replicas: expected whole numbers from 2 on"),
-        (([2, 2, 4], [1, 0, 1], [1] * 3, [1] * 3), "alone_per_s: expected finite numbers above 0"),
-        (([2, 2, 4], [1] * 3, [1] * 2, [1] * 3), "together_per_s: expected 3 numbers, as in replicas"),
-        (([2, 2, 4], [1] * 3, [1] * 3, [1] * 3, 2), "overlap: expected a number from 0 to 1, got 2"),
+    for given, *names in (
+        (([2, 4], [1, 1], [1, 1], [1, 1]), "3 rows", "got 2"),
+        (([1, 2, 4], [1] * 3, [1] * 3, [1] * 3), "replicas"),
+        (([2, 2, 4], [1, 0, 1], [1] * 3, [1] * 3), "alone_per_s"),
+        (([2, 2, 4], [1] * 3, [1] * 2, [1] * 3), "together_per_s"),
+        (([2, 2, 4], [1] * 3, [1] * 3, [1] * 3, 2), "overlap", "got 2"),
     ):
-        with pytest.raises(tg.ConfigError, match=message):
-            fit(*given)
+        refuses(lambda: tg.layertime.fit_scaling(*given), tg.ConfigError, *names)
 
 
 def test_each_model_takes_a_name_for_the_device_it_knows():
@@ -611,8 +584,7 @@ def test_each_model_takes_a_name_for_the_device_it_knows():
     network_time(models, net, 2, device=fast)
     assert models["dense"].tables[-1].devices == (fast,)
     del models["dense"].known_devices, models["softmax"].known_devices
-    with pytest.raises(tg.ConfigError, match="'mine': unknown"):
-        network_time(models, net, 2, device="mine")
+    refuses(lambda: network_time(models, net, 2, device="mine"), tg.ConfigError, "'mine'")
 
 
 def test_layers_beyond_what_was_learnt_are_marked():

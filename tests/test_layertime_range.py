@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuses
 from test_layertime import error, layers
 
 import tpugraphs as tg
@@ -126,8 +127,7 @@ def test_every_device_is_on_both_sides_of_a_split():
         for side in (known, unseen):
             assert {name for name, _ in side.by_device()} == {"K40", "P100", "M60"}
     one = read.take(np.r_[0, 10:20])
-    with pytest.raises(tg.ConfigError, match="'M60': expected at least two layers to divide, got 1"):
-        tg.layertime.unseen_layers(one)
+    refuses(lambda: tg.layertime.unseen_layers(one), tg.ConfigError, "'M60'", "two layers")
 
 
 def test_fields_of_methods_have_types():
@@ -142,9 +142,5 @@ def test_fields_of_methods_have_types():
 
 
 def test_fields_of_methods_are_named():
-    with pytest.raises(
-        tg.ConfigError, match="'residual': no field 'widht'; expected one of members, steps, width"
-    ):
-        LayerTimeModel("dense", widht=3)
-    with pytest.raises(tg.ConfigError, match="'roofline': no field 'steps'; expected none"):
-        LayerTimeModel("dense", "roofline", steps=3)
+    refuses(lambda: LayerTimeModel("dense", widht=3), tg.ConfigError, "'residual'", "'widht'", "width")
+    refuses(lambda: LayerTimeModel("dense", "roofline", steps=3), tg.ConfigError, "'roofline'", "'steps'")

@@ -11,6 +11,7 @@ import types
 import madeup
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.training import Callback, History, LiveCurve
@@ -119,10 +120,13 @@ def test_a_resumed_fit_shows_the_whole_curve(terminal, tmp_path):
     assert second.getvalue().startswith("step 10 of 10: ") and "best" in second.getvalue()
 
 
-@pytest.mark.parametrize("every", [0, -1, 1.5, True, "10"])
-def test_every_is_a_number_of_steps(every):
-    with pytest.raises(tg.ConfigError, match="every: expected a whole number"):
-        LiveCurve(every)
+def test_arguments_that_are_refused():
+    from matplotlib.figure import Figure
+
+    for every in (0, -1, 1.5, True, "10"):
+        refuses(lambda: LiveCurve(every), tg.ConfigError, "every")
+    refuses(lambda: LiveCurve(ax=Figure()), tg.ConfigError, "ax:", "Figure")
+    refuses(lambda: LiveCurve(file="log.txt"), tg.ConfigError, "file", "'log.txt'")
 
 
 def test_trees_have_it_too(terminal):
@@ -239,15 +243,6 @@ def test_a_window_that_is_closed_does_not_end_the_fit(terminal, capsys, end):
     fit(LiveCurve(ax=ax), Leave())
     assert len(ax.get_lines()[0].get_xdata()) < 10
     assert capsys.readouterr().err.splitlines()[-1].startswith("step 10 of 10: tau")
-
-
-def test_other_things_than_axes_and_files_are_refused():
-    from matplotlib.figure import Figure
-
-    with pytest.raises(tg.ConfigError, match="ax: expected axes of Matplotlib, got Figure"):
-        LiveCurve(ax=Figure())
-    with pytest.raises(tg.ConfigError, match=r"file: expected an open text file, got 'log.txt'; use open"):
-        LiveCurve(file="log.txt")
 
 
 def test_matplotlib_is_not_imported_for_lines(terminal):

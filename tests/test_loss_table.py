@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from loss_cases import CASES, EACH, IDS, TABLE, data, run
 from reference import losses as ref
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -442,14 +443,12 @@ def test_numbers_that_make_no_sense_are_named(case):
 def test_values_a_logarithm_cannot_take():
     scores, values = np.zeros(3, np.float32), np.array([1.0, 0.0, 2.0])
     for terms in ([{"loss": "log_mse"}], [{"loss": "mse"}, {"loss": "log_mse"}]):
-        with pytest.raises(
-            tg.DataError, match=r"values: expected finite numbers above 0 .log_mse.*0 at index 1"
-        ):
+        with pytest.raises(tg.DataError, match="values.*log_mse.*index 1"):
             tg.kernels.weighted_sum(scores, terms, values=values)
     assert np.isfinite(tg.kernels.log_mse(scores, values, offset=1.0)[0])
-    with pytest.raises(tg.DataError, match="above -1 .*-1 at index 1"):
+    with pytest.raises(tg.DataError, match="above -1.*index 1"):
         tg.kernels.log_mse(scores, values - [0, 1, 0], offset=1.0)
-    with pytest.raises(tg.DataError, match="above 0 .lambda_rank"):
+    with pytest.raises(tg.DataError, match="lambda_rank"):
         tg.kernels.lambda_rank(scores, np.arange(3), values=values, gain="inverse")
     assert np.isfinite(tg.kernels.lambda_rank(scores, np.arange(3), values=values)[0])
 
@@ -459,7 +458,7 @@ def test_logarithms_of_times_by_hand():
     value, grad = tg.kernels.msle(scores, values, reduction="sum")
     assert value == pytest.approx(1 + 1 + (-2 + np.log(2)) ** 2, rel=1e-7)
     np.testing.assert_allclose(grad, [-2, 2 / np.e, 2 * (-2 + np.log(2))], rtol=1e-6)
-    with pytest.raises(tg.DataError, match=r"values: expected finite numbers above -1 .msle.*-1 at index 2"):
+    with pytest.raises(tg.DataError, match="values.*msle.*index 2"):
         tg.kernels.msle(scores, np.array([0.0, 1.0, -1.0]))
 
 
@@ -467,9 +466,7 @@ def test_logarithms_of_times_by_hand():
 def test_values_that_are_no_shares(bad):
     scores, values = np.zeros(3, np.float32), np.array([0.0, 1.0, bad])
     for terms in ([{"loss": "cross_entropy"}], [{"loss": "cross_entropy"}, {"loss": "mse"}]):
-        with pytest.raises(
-            tg.DataError, match=r"values: expected finite numbers from 0 to 1 .cross_entropy.*index 2"
-        ):
+        with pytest.raises(tg.DataError, match="values.*cross_entropy.*index 2"):
             tg.kernels.weighted_sum(scores, terms, values=values)
     assert tg.kernels.cross_entropy(scores[:2], values[:2])[0] == pytest.approx(np.log(2), rel=1e-15)
 
@@ -506,24 +503,22 @@ def test_lists_that_are_none():
 
 def test_a_scaled_score_beyond_float32_is_named():
     big = np.full(3, 3e38, np.float32)
-    with pytest.raises(tg.DataError, match=r"scale \* score \+ shift.*at index 0"):
+    with pytest.raises(tg.DataError, match="scale.*index 0"):
         tg.kernels.weighted_sum(big, [{"loss": "ranknet"}], np.arange(3), scale=big)
 
 
 def test_sums_that_are_none():
-    scores, runtimes = np.zeros(4, np.float32), np.arange(4)
+    scores, runtimes, one = np.zeros(4, np.float32), np.arange(4), [{"loss": "ranknet"}]
     for bad in ([], (), {"loss": "ranknet"}, "ranknet", ["ranknet"], [{}], [{"loss": 3}], [{3: 4}]):
-        with pytest.raises(tg.ConfigError, match="loss: "):
-            tg.kernels.weighted_sum(scores, bad, runtimes)
-    with pytest.raises(tg.ConfigError, match="one of pairwise_hinge, .*list_mle.*, found 'hinge'"):
-        tg.kernels.weighted_sum(scores, [{"loss": "hinge"}], runtimes)
-    with pytest.raises(tg.ConfigError, match=r"1\.\.8 terms"):
-        tg.kernels.weighted_sum(scores, [{"loss": "ranknet"}] * 9, runtimes)
+        refuses(lambda: tg.kernels.weighted_sum(scores, bad, runtimes), tg.ConfigError, "loss:")
+    hinge = [{"loss": "hinge"}]
+    refuses(
+        lambda: tg.kernels.weighted_sum(scores, hinge, runtimes), tg.ConfigError, "pairwise_hinge", "'hinge'"
+    )
+    refuses(lambda: tg.kernels.weighted_sum(scores, one * 9, runtimes), tg.ConfigError, "terms")
     for name in ("values", "weights", "scale", "shift"):
-        with pytest.raises(tg.ShapeError, match=f"{name}: expected float"):
-            tg.kernels.weighted_sum(
-                scores, [{"loss": "ranknet"}], runtimes, **{name: np.zeros(3, np.float16)}
-            )
+        half = {name: np.zeros(3, np.float16)}
+        refuses(lambda: tg.kernels.weighted_sum(scores, one, runtimes, **half), tg.ShapeError, f"{name}:")
 
 
 # ---- faces ----

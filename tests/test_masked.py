@@ -4,6 +4,7 @@ import madeup
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
+from refusals import refuses
 
 import tpugraphs as tg
 
@@ -61,7 +62,7 @@ def test_tables_refuse_masked_values(column):
         tg.from_frame({**table, column: masked(table[column], 2)}, config=["block"], runtime="time")
     assert error.value.field == column
     (graph,) = tg.from_frame(table, config=["block"], runtime="time")
-    with pytest.raises(tg.DataError, match="column 'block'.*found 2 masked"):
+    with pytest.raises(tg.DataError, match="'block'.*2 masked"):
         graph.schema.encode("config", {"block": masked(table["block"], 2)})
 
 
@@ -79,11 +80,10 @@ def test_predictions_and_fits_refuse_masked_values():
     digits = np.asarray(graph.node_config_feat)
     for configs in (digits, digits.astype(np.int8), np.arange(4), np.ones(8, bool)):
         assert ranker.predict(graph, np.ma.array(configs)).size == len(configs)
-        with pytest.raises(tg.DataError, match="configs: .*found 1 masked"):
-            ranker.predict(graph, masked(configs))
+        refuses(lambda: ranker.predict(graph, masked(configs)), tg.DataError, "configs", "1 masked")
     tile = tg.Ranker("first-tile", steps=1, width=16)
     tile.fit(madeup.graph("kernel_00"), verbose=False)
-    with pytest.raises(tg.DataError, match="configs: .*found 1 masked"):
+    with pytest.raises(tg.DataError, match="configs.*1 masked"):
         tile.predict(madeup.graph("kernel_00"), masked(TILE["config_feat"]))
-    with pytest.raises(tg.DataError, match="sample_weight: .*masked"):
+    with pytest.raises(tg.DataError, match="sample_weight.*masked"):
         ranker.fit(graph, sample_weight=masked(np.ones(8)), verbose=False)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from rankers import Break, small_graph, small_tile, state
+from refusals import refuses
 
 import tpugraphs as tg
 
@@ -55,12 +56,11 @@ def test_members_resume(graphs, tmp_path):
 def test_members_that_cannot_be_trained(graphs):
     one = ranker()
     for given in ([], [3], [tg.ranker.RandomBaseline()], "first-layout", one, None, [one, one]):
-        with pytest.raises(tg.ConfigError, match="rankers: expected"):
-            tg.train_members(given, graphs)
+        refuses(lambda: tg.train_members(given, graphs), tg.ConfigError, "rankers")
     for wrong in ("workers", "checkpoint_every"):
         with pytest.raises(tg.ConfigError, match=f"{wrong}: expected a whole number of at least 1, got 0"):
             tg.train_members([ranker()], graphs, **{wrong: 0})
-    with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a TileGraph"):
+    with pytest.raises(tg.DataError, match="LayoutGraph.*TileGraph"):
         tg.train_members(["first-layout"], small_tile())
 
 
@@ -76,12 +76,8 @@ def test_a_student_learns_what_the_teacher_says(graphs):
     assert agreement > 0.5 > abs(tg.metrics.kendall_tau(stranger.predict(train), teacher.predict(train)))
     again = tg.distill(teacher, ranker(steps=3), unseen, n_configs=20, verbose=False)
     assert again.fitted
-    with pytest.raises(tg.ConfigError, match="student: second-xla fits runtimes"):
-        tg.distill(teacher, "second-xla", graphs)
-    with pytest.raises(
-        tg.ConfigError, match=r"student: expected a tg\.Ranker or the name of a recipe, got 3"
-    ):
-        tg.distill(teacher, 3, graphs)
+    refuses(lambda: tg.distill(teacher, "second-xla", graphs), tg.ConfigError, "student", "second-xla")
+    refuses(lambda: tg.distill(teacher, 3, graphs), tg.ConfigError, "student", "got 3")
 
 
 def test_a_fit_begins_with_given_weights(graphs):
@@ -124,13 +120,10 @@ def test_weights_of_another_model_are_refused(graphs):
     first = ranker()
     first.fit(graphs[0], verbose=False)
     for other in (ranker(width=32), ranker("first-layout-cross")):
-        with pytest.raises(tg.ConfigError, match="init: expected a ranker of the same recipe"):
-            other.fit(graphs[1], init=first, verbose=False)
+        refuses(lambda: other.fit(graphs[1], init=first, verbose=False), tg.ConfigError, "init")
         assert not other.fitted
-    with pytest.raises(tg.Error, match="learnt nothing"):
-        ranker().fit(graphs[0], init=ranker(), verbose=False)
-    with pytest.raises(tg.ConfigError, match="init: expected a fitted tg.Ranker"):
-        ranker().fit(graphs[0], init="first-layout", verbose=False)
+    refuses(lambda: ranker().fit(graphs[0], init=ranker(), verbose=False), tg.Error, "learnt nothing")
+    refuses(lambda: ranker().fit(graphs[0], init="first-layout", verbose=False), tg.ConfigError, "init")
 
 
 def test_routed_rankers_take_a_share_to_validate_on(graphs):
@@ -158,7 +151,5 @@ def test_routes_by_family_and_shape(graphs, tmp_path):
     with pytest.raises(tg.DataError, match="no route for '14x13'") as caught:
         tg.Routed({"1x1": one}, by="shape").route(nets)
     assert (caught.value.field, caught.value.found, caught.value.expected) == ("shape", "14x13", "1x1")
-    with pytest.raises(tg.DataError, match="graphs: expected at least one"):
-        routed.score([])
-    with pytest.raises(tg.ConfigError, match="by: expected one of collection, family, shape"):
-        tg.Routed({"*": one}, by="size")
+    refuses(lambda: routed.score([]), tg.DataError, "graphs")
+    refuses(lambda: tg.Routed({"*": one}, by="size"), tg.ConfigError, "by:")

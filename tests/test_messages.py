@@ -272,7 +272,7 @@ def test_shares_have_no_weights():
     edge_index, x = np.array([[0, 1], [2, 1], [0, 2]]), np.eye(3, dtype=np.float32)
     y = tg.kernels.edge_mean(x=x, edge_index=edge_index, kind="share", eps=0.5)
     assert y.tolist() == [[0, 0, 0], [2, 0, 1], [2, 0, 0]]  # nothing is sent to 0, one message to 2
-    with pytest.raises(tg.RecipeError, match='expected no weight with kind "share"'):
+    with pytest.raises(tg.RecipeError, match="weight.*share"):
         tg.kernels.edge_mean(x=x, edge_index=edge_index, weight=np.ones((3, 1), np.float32), kind="share")
 
 

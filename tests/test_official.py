@@ -10,6 +10,7 @@ import madeup
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
+from refusals import refuses
 from scipy.stats import kendalltau
 
 import tpugraphs as tg
@@ -90,12 +91,18 @@ def test_lists_are_read_from_the_data_folder(monkeypatch, tmp_path):
         assert rows.dtype == np.int64 and not rows.flags.writeable and (rows == made[name]).all()
 
 
-@pytest.mark.parametrize(
-    "name, tells", [("tile:xla", "all configs of tile graphs"), ("xla", "lists are there"), (3, "no list")]
-)
-def test_no_list(name, tells):
-    with pytest.raises(tg.ConfigError, match=tells):
-        official.indices(name)
+def test_errors(lists):
+    for name, word in (("tile:xla", "tile graphs"), ("xla", "lists"), (3, "no list")):
+        refuses(lambda: official.indices(name), tg.ConfigError, word)
+    graph, short, bare = graph_of(), graph_of(configs=480), graph_of(collection=None)
+    judge = evaluation.evaluate
+    error = refuses(
+        lambda: judge(lambda g, r: r, short, official=True), tg.DataError, "config 480", "found 480"
+    )
+    assert error.field == "config_runtime" and error.file == UNET
+    refuses(lambda: judge(lambda g, r: r, bare, official=True), tg.DataError, "collection")
+    refuses(lambda: judge(lambda g, r: r, graph, configs=[1, 2], official=True), tg.ConfigError, "both")
+    refuses(lambda: judge(lambda g, r: [1.0, 2.0], graph, official=True), tg.ShapeError, "(1000,)")
 
 
 def test_only_the_listed_configs_count(lists):
@@ -144,7 +151,7 @@ def test_names_that_are_not_listed_or_not_given(lists):
         assert "Left out, as not in the published lists: layout:xla:random:mine" in text
         assert "not given: layout:xla:random:bert_pretraining.4x4.fp16" in text
     assert json.loads(report.to_json())["official"]["not_listed"][0] == "layout:xla:random:mine"
-    with pytest.raises(tg.DataError, match="none of these graphs is in the published lists.*valid split"):
+    with pytest.raises(tg.DataError, match="published lists.*valid"):
         evaluation.evaluate(lambda g, rows: rows, graphs[1:], official=True)
 
 
@@ -160,20 +167,6 @@ def test_reports_add_up(lists):
     usual = evaluation.evaluate(lambda g: g.config_runtime, graph_of())
     mixed = first + usual
     assert mixed.coverage is None and "tau" in mixed.table() and "nDCG" in mixed.table()
-
-
-def test_errors(lists):
-    with pytest.raises(
-        tg.DataError, match="at least 481 configs.*config 480.*found 480.*not the published"
-    ) as caught:
-        evaluation.evaluate(lambda g, r: r, graph_of(configs=480), official=True)
-    assert caught.value.field == "config_runtime" and caught.value.file == UNET
-    with pytest.raises(tg.DataError, match="collection: expected one of layout:xla:random"):
-        evaluation.evaluate(lambda g, r: r, graph_of(collection=None), official=True)
-    with pytest.raises(tg.ConfigError, match="not both"):
-        evaluation.evaluate(lambda g, r: r, graph_of(), configs=[1, 2], official=True)
-    with pytest.raises(tg.ShapeError, match=r"expected shape \(1000,\)"):
-        evaluation.evaluate(lambda g, r: [1.0, 2.0], graph_of(), official=True)
 
 
 def test_tile_graphs_count_whole():

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from reference import optim as ref
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -97,51 +98,43 @@ def test_a_gradient_that_is_not_finite_changes_nothing(kind, value):
     assert [v.tobytes() for v in (w, *moments)] == before
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"kind": "adagrad"}, "kind: expected one of adamw, adam, sgd, found 'adagrad'"),
-        ({"kind": 3}, "kind: expected one of"),
-        ({"lr": -1.0}, "lr: expected a number"),
-        ({"lr": math.nan}, "lr: expected.*nan"),
-        ({"clip": math.inf}, "clip: expected.*inf"),
-        ({"step": 0}, "step: expected a whole number in 1.*found 0"),
+def test_descriptions_that_make_no_sense_are_refused():
+    _, w, moments = start("adamw", size=10)
+    before, g = w.copy(), np.ones(10, np.float32)
+    for change, *names in (
+        ({"kind": "adagrad"}, "kind", "adamw, adam, sgd", "'adagrad'"),
+        ({"kind": 3}, "kind"),
+        ({"lr": -1.0}, "lr"),
+        ({"lr": math.nan}, "lr", "nan"),
+        ({"clip": math.inf}, "clip", "inf"),
+        ({"step": 0}, "step", "found 0"),
         ({"beta1": 1.0}, "beta1"),
         ({"momentum": 1.0}, "momentum"),
         ({"eps": 0.0}, "eps"),
-        ({"learning_rate": 1.0}, "expected only kind, lr, .*found 'learning_rate'"),
+        ({"learning_rate": 1.0}, "kind, lr, ", "'learning_rate'"),
         ({"weight_decay": math.nan}, "weight_decay"),
-        ({"groups": [(0, 9, 1.0, 0.0)]}, "all 10 parameters, got the first 9"),
-        ({"groups": [(0, 4, 1.0, 0.0), (5, 10, 1.0, 0.0)]}, r"groups\[1\].*from 4.*got 5 to 10"),
-        ({"groups": [(0, 11, 1.0, 0.0)]}, r"groups\[0\].*at most 10"),
+        ({"groups": [(0, 9, 1.0, 0.0)]}, "10 parameters", "first 9"),
+        ({"groups": [(0, 4, 1.0, 0.0), (5, 10, 1.0, 0.0)]}, "groups[1]", "from 4", "5 to 10"),
+        ({"groups": [(0, 11, 1.0, 0.0)]}, "groups[0]", "10"),
         ({"groups": [(0, 10, -1.0, 0.0)]}, "factor"),
-        ({"groups": [(0, 10, 1.0)]}, "four numbers, found a list of 3"),
-        ({"groups": [(0, 10, 1.0, "x")]}, "a weight decay"),
+        ({"groups": [(0, 10, 1.0)]}, "four numbers", "3"),
+        ({"groups": [(0, 10, 1.0, "x")]}, "weight decay"),
         ({"groups": [(0, 0, 1.0, 0.0)] * 11}, "at most as many"),
-        ({"groups": []}, "got the first 0"),
-    ],
-)  # fmt: skip
-def test_descriptions_that_make_no_sense_are_refused(change, word):
-    _, w, moments = start("adamw", size=10)
-    before = w.copy()
-    with pytest.raises((tg.ConfigError, TypeError), match=word):
-        optimizer_step(
-            {"kind": "adamw", "lr": 1e-2, "step": 1, **change}, w, np.ones(10, np.float32), moments
-        )
+        ({"groups": []}, "first 0"),
+    ):
+        described = {"kind": "adamw", "lr": 1e-2, "step": 1, **change}
+        refuses(lambda: optimizer_step(described, w, g, moments), (tg.ConfigError, TypeError), *names)
     assert (w == before).all()
 
 
 def test_arrays_that_do_not_go_together_are_refused():
     _, w, (m1, m2) = start("adamw", size=10)
     o, g = {"kind": "adamw", "lr": 1e-2, "step": 1}, np.ones(10, np.float32)
-    for moments, word in (([m1], "keeps 2 arrays, got 1"), ([m1, m1], "share"), ([m1, m2, g], "at most two")):
-        with pytest.raises(ValueError, match=word):
-            optimizer_step(o, w, g, moments)
-    with pytest.raises(tg.ShapeError, match=r"moments\[1\]"):
-        optimizer_step(o, w, g, [m1, m2[:9]])
+    for moments, *names in (([m1], "2 arrays", "got 1"), ([m1, m1], "share"), ([m1, m2, g], "two")):
+        refuses(lambda: optimizer_step(o, w, g, moments), ValueError, *names)
+    refuses(lambda: optimizer_step(o, w, g, [m1, m2[:9]]), tg.ShapeError, "moments[1]")
     m2.flags.writeable = False
-    with pytest.raises(ValueError, match=r"moments\[1\].*writable"):
-        optimizer_step(o, w, g, [m1, m2])
+    refuses(lambda: optimizer_step(o, w, g, [m1, m2]), ValueError, "moments[1]", "writable")
 
 
 # ---- schedules ------------------------------------------------------------------------------------------

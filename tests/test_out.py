@@ -6,6 +6,7 @@ import cases
 import numpy as np
 import pytest
 from cases import distance
+from refusals import refuses
 
 from tpugraphs import ShapeError, _core
 from tpugraphs import kernels as k
@@ -79,35 +80,26 @@ def test_what_cannot_be_written_to_is_refused():
     x, w, bias, dy = array(6, 4), array(3, 4), array(3), array(6, 3)
     read_only = np.empty((6, 3), np.float32)
     read_only.flags.writeable = False
-    for wrong, error, told in (
-        (np.empty((6, 4), np.float32), ShapeError, r"out: expected float32 array of shape \(6, 3\), got"),
-        (np.empty((6, 3)), ShapeError, "got float64"),
+    for wrong, error, name in (
+        (np.empty((6, 4), np.float32), ShapeError, "out: expected float32 array of shape (6, 3)"),
+        (np.empty((6, 3)), ShapeError, "float64"),
         (np.empty((3, 6), np.float32).T, ShapeError, "not C-contiguous"),
         (read_only, ValueError, "read-only"),
     ):
-        with pytest.raises(error, match=told):
-            k.linear(x, w, bias, out=wrong)
-        with pytest.raises(error, match=told):
-            k.matmul(x, w, out=wrong)
+        refuses(lambda: k.linear(x, w, bias, out=wrong), error, name)
+        refuses(lambda: k.matmul(x, w, out=wrong), error, name)
     square, eye = array(4, 4), np.eye(4, dtype=np.float32)
     for shared in (square, eye):
-        with pytest.raises(ValueError, match="must not share memory"):
-            k.matmul(square, eye, out=shared)
-        with pytest.raises(ValueError, match="must not share memory"):
-            k.linear(square, eye, array(4), out=shared)
-    with pytest.raises(ValueError, match="must not share memory"):
-        k.linear_backward(dy, x, w, bias, out={"weight": dy.reshape(-1)[:12].reshape(3, 4)})
-    with pytest.raises(ValueError, match="two of its arrays share memory"):
-        k.linear_backward(dy, x, w, bias, out={"weight": (a := np.empty_like(w)), "bias": a.reshape(-1)[:3]})
-    with pytest.raises(ValueError, match="no gradient is called 'w'; expected x, weight, bias"):
-        k.linear_backward(dy, x, w, bias, out={"w": w})
-    with pytest.raises(ShapeError, match=r"out\['x'\]: expected float32 array of shape \(6, 4\)"):
-        k.linear_backward(dy, x, w, bias, out={"x": dy})
-    with pytest.raises(TypeError, match="outs must be None or a tuple of 3"):
-        call = ("linear", {"out": 3}, (x,), (w, bias), 6, 1, 0, False)
-        _core.op_backward(*call, dy, (None,))
-    with pytest.raises(ValueError, match="must not share memory"):
-        _core.product_tn(square, square, "f32", None, square)
+        refuses(lambda: k.matmul(square, eye, out=shared), ValueError, "share memory")
+        refuses(lambda: k.linear(square, eye, array(4), out=shared), ValueError, "share memory")
+    own = np.empty_like(w)
+    for out in ({"weight": dy.reshape(-1)[:12].reshape(3, 4)}, {"weight": own, "bias": own.reshape(-1)[:3]}):
+        refuses(lambda: k.linear_backward(dy, x, w, bias, out=out), ValueError, "share memory")
+    refuses(lambda: k.linear_backward(dy, x, w, bias, out={"w": w}), ValueError, "'w'", "x, weight, bias")
+    refuses(lambda: k.linear_backward(dy, x, w, bias, out={"x": dy}), ShapeError, "out['x']", "(6, 4)")
+    call = ("linear", {"out": 3}, (x,), (w, bias), 6, 1, 0, False)
+    refuses(lambda: _core.op_backward(*call, dy, (None,)), TypeError, "outs", "3")
+    refuses(lambda: _core.product_tn(square, square, "f32", None, square), ValueError, "share memory")
 
 
 @CASES
@@ -128,12 +120,11 @@ def test_only_of_parts_of_mix_and_mlp():
         found = k.config_attention_backward(dy, x, t, only=[key])
         assert list(found) == [key] and same(found[key], expected[key])
     assert list(k.gelu_backward(dy, x, only=["x"])) == ["x"] and k.gelu_backward(dy, x, only=[]) == {}
-    with pytest.raises(ValueError, match="only: no gradient is called 'z'; expected x$"):
-        k.gelu_backward(dy, x, only=["z"])
+    refuses(lambda: k.gelu_backward(dy, x, only=["z"]), ValueError, "only", "'z'")
     layers = [array(8, 16), array(16, 8)], [array(8), array(16)]
     every, some = k.mlp_backward(dy, x, *layers), k.mlp_backward(dy, x, *layers, only=["weights"])
     assert list(some) == ["weights"] and all(map(same, some["weights"], every["weights"]))
-    with pytest.raises(ValueError, match="only: no gradient is called 'w'; expected x, weights, biases"):
+    with pytest.raises(ValueError, match="only.*'w'.*x, weights, biases"):
         k.mlp_backward(dy, x, *layers, only=["w"])
 
 

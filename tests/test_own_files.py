@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from broken.rankers import rewrite
 from rankers import Break, small_any, small_graph, small_tile, state
+from refusals import refuses
 from sklearn.base import clone
 
 import tpugraphs as tg
@@ -156,8 +157,7 @@ def test_a_fit_from_the_start_is_for_graphs_of_that_schema(saved):
     assert state(loaded.network) == state(ranker.network)
     rng = np.random.default_rng(0)
     other = tg.Graph(config_feat=rng.normal(size=(20, 3)), runtime=rng.uniform(1, 2, 20))
-    with pytest.raises(tg.DataError, match=r"from a file.* another schema: .*register"):
-        loaded.fit(other, verbose=False)
+    refuses(lambda: loaded.fit(other, verbose=False), tg.DataError, "schema", "register")
     assert state(loaded.network) == state(ranker.network)
 
 
@@ -274,9 +274,7 @@ HOSTILE = {
 def test_hostile_files_are_refused(name, saved, tmp_path):
     change, word = HOSTILE[name]
     path = rewrite(saved, tmp_path / "broken.safetensors", change)
-    with pytest.raises(tg.CheckpointError) as error:
-        tg.load_ranker(path)
-    assert word in str(error.value) and str(path) in str(error.value) and len(str(error.value)) < 3000
+    assert len(str(refuses(lambda: tg.load_ranker(path), tg.CheckpointError, word, str(path)))) < 3000
 
 
 def test_damaged_bytes_of_the_metadata_never_crash(saved, tmp_path):

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from rankers import Break, small_any, small_graph, small_ranker, small_tile, state
+from refusals import refuses
 from sklearn.base import clone
 from test_lists import GRAPHS, LISTS, PLAIN, batch, scores_of
 
@@ -214,13 +215,6 @@ def test_the_arrays_are_copies_and_the_loss_may_rank_with_the_ranker():
     assert state(ranker) == state(expected)
 
 
-def test_weights_of_configs_are_refused():
-    with pytest.raises(tg.ConfigError, match="sample_weight: a loss that is a Python function"):
-        small_ranker(loss=log_squares).fit(
-            GRAPHS[0], sample_weight=np.linspace(0.5, 1, GRAPHS[0].num_configs), verbose=False
-        )
-
-
 def test_bits_are_the_same_for_any_number_of_threads_and_after_resuming(tmp_path):
     before, found = tg.get_num_threads(), []
     try:
@@ -235,7 +229,7 @@ def test_bits_are_the_same_for_any_number_of_threads_and_after_resuming(tmp_path
     options = {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
     with pytest.raises(OSError, match="broken"):
         small_ranker(loss=log_squares, steps=4).fit(GRAPHS, callbacks=[Break(2)], **options)
-    with pytest.raises(tg.CheckpointError, match="field loss: .*log_squares.* there, .*single.* here"):
+    with pytest.raises(tg.CheckpointError, match="loss.*log_squares.*single"):
         small_ranker(loss=single, steps=4).fit(GRAPHS, callbacks=[Break()], **options)
     resumed = small_ranker(loss=log_squares, steps=4)
     resumed.fit(GRAPHS, callbacks=[Break()], **options)
@@ -265,10 +259,7 @@ def test_a_file_predicts_without_the_function_and_a_fit_asks_for_it(loss, tmp_pa
         lambda: loaded.partial_fit(GRAPHS[0], range(8)),
         lambda: loaded.adapt(GRAPHS[0], range(8), steps=1),
     ):
-        with pytest.raises(
-            tg.ConfigError, match=r"Python function log_squares.*set_params\(loss=log_squares\)"
-        ):
-            use()
+        refuses(use, tg.ConfigError, "set_params(loss=log_squares)")
     again = tmp_path / "again.safetensors"
     loaded.save(again)  # the name goes on
     assert loaded.set_params(loss=loss) is loaded and loaded.fitted
@@ -328,9 +319,9 @@ def test_functions_that_refer_to_themselves_have_names():
     assert descend() == later
 
 
-@pytest.mark.parametrize("function", [lambda scores, runtimes: None, lambda: None, lambda a, b, c, d: None])
-def test_a_function_of_other_arguments_is_refused(function):
-    words = r"loss .*<lambda>: expected a function of three arguments \(scores, runtimes, lists\), got .*<lambda>\("
-    with pytest.raises(tg.ConfigError, match=words):
-        tg.Ranker("graph-config", steps=1, loss=function).fit(small_any(), verbose=False)
+def test_a_function_of_other_arguments_is_refused():
+    for function in (lambda scores, runtimes: None, lambda: None, lambda a, b, c, d: None):
+        ranker = tg.Ranker("graph-config", steps=1, loss=function)
+        names = "loss", "(scores, runtimes, lists)", "<lambda>("
+        refuses(lambda: ranker.fit(small_any(), verbose=False), tg.ConfigError, *names)
     tg.Ranker("graph-config", steps=1, loss=lambda s, *rest: (0.0, 0 * s)).fit(small_any(), verbose=False)

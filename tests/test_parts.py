@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from models import COLUMNS, HINGE, LIST_MLE, SPECS, Trained, first_layout, graph_arrays, make, rows, slate
+from refusals import refuses
 
 from tpugraphs import _core
 
@@ -105,10 +106,8 @@ def test_parts_do_not_depend_on_threads() -> None:
 def test_bad_parts_are_refused(part: tuple[int, int]) -> None:
     model = make("cross")
     _, one, runtimes = SLATES[0]
-    with pytest.raises(ValueError, match="part"):
-        model.gradients([one], [runtimes], loss=HINGE, part=part)
-    with pytest.raises(ValueError, match="part"):
-        model.step([one], [runtimes], loss=HINGE, **STEP, part=(0, 2))
+    refuses(lambda: model.gradients([one], [runtimes], loss=HINGE, part=part), ValueError, "part")
+    refuses(lambda: model.step([one], [runtimes], loss=HINGE, **STEP, part=(0, 2)), ValueError, "part")
     with pytest.raises(TypeError):
         model.gradients([one], [runtimes], loss=HINGE, part=3)
 
@@ -154,5 +153,4 @@ def test_a_limit_of_threads_is_that_of_one_thread_alone() -> None:
     worker.join()
     assert seen == [1, all_threads] and _core.get_num_threads() == all_threads
     for wrong in (-1, 5000):
-        with pytest.raises(ValueError, match="limit_threads"):
-            _core.limit_threads(wrong)
+        refuses(lambda: _core.limit_threads(wrong), ValueError, "limit_threads")

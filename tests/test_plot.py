@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.evaluation import Report, Row, plot
@@ -59,17 +60,14 @@ def test_gains_are_the_way_from_what_was_chosen_to_the_best_tried():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["b", "a"]
     spans = {tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments()}
     assert {tuple(np.round(span, 9)) for span in spans} == {(1.2, 1.3), (1.2, 1.15)}
-    with pytest.raises(tg.ConfigError, match="none for 'b'"):
-        plot.gains(Report(rows, draws=10), {"a": 1.0})
+    refuses(lambda: plot.gains(Report(rows, draws=10), {"a": 1.0}), tg.ConfigError, "'b'")
 
 
 def test_gains_need_every_graph_of_every_scorer():
     runtimes = np.array([3.0, 1.0, 2.0])
     judged = [("a", "ours"), ("b", "ours"), ("a", "theirs")]
     rows = [Row.judge(graph, "c", who, runtimes, runtimes) for graph, who in judged]
-    with pytest.raises(
-        tg.ConfigError, match="same graphs for each scorer, found none called 'b' for 'theirs'"
-    ):
+    with pytest.raises(tg.ConfigError, match="'b'.*'theirs'"):
         plot.gains(Report(rows, draws=10), {"a": 2.0, "b": 2.0})
 
 
@@ -138,17 +136,17 @@ def apart(figure, legends=1):
         assert ax.get_window_extent().width > 150
 
 
-@pytest.mark.parametrize("fitted", [False, True])
-@pytest.mark.parametrize("scorers", [1, 3, 9, 40])
+@pytest.mark.parametrize("scorers", [1, 9, 40])
 @pytest.mark.parametrize("name", ["g", "bert_en_cased_L-12_H-768_A-12_batch_size_16_test", "long_name_" * 30])
-def test_legends_and_titles_are_apart_from_the_curves(name, scorers, fitted):
+def test_legends_and_titles_are_apart_from_the_curves(name, scorers):
     rng = np.random.default_rng(0)
     runtimes = np.arange(1.0, 31)
     rows = [
         Row.judge(name, "c", f"scorer {i} of {name}", rng.random(30) + i, runtimes) for i in range(scorers)
     ]
     made = Report(rows, draws=10)
-    apart(made.plot(history=history() if fitted else None))
+    for fitted in (None, history()):
+        apart(made.plot(history=fitted))
     apart(plot.gains(made, {name: 20.0}))
     apart(plot.compared({f"{i}{name}": [0.1, 0.2] for i in range(scorers)}, "tau", 0.0))
 
@@ -164,8 +162,7 @@ def test_short_histories(steps: int, valid: int) -> None:
 
 
 def test_unknown_graph() -> None:
-    with pytest.raises(tg.ConfigError, match=r"no graph 'x'.*alexnet"):
-        plot.report(report(10), graph="x")
+    refuses(lambda: plot.report(report(10), graph="x"), tg.ConfigError, "'x'", "alexnet")
 
 
 def test_pyplot_is_never_imported() -> None:

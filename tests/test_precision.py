@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -277,24 +278,18 @@ def test_matmul_refuses_what_does_not_fit():
     ]:
         with pytest.raises(tg.ShapeError):
             tg.kernels.matmul(bad_x, bad_w, bias)
-    with pytest.raises(ValueError, match="'fp8'"):
-        tg.kernels.matmul(x, w, precision="fp8")  # type: ignore[arg-type]
+    refuses(lambda: tg.kernels.matmul(x, w, precision="fp8"), ValueError, "'fp8'")  # type: ignore[arg-type]
 
 
 def test_core_products_refuse_what_does_not_fit():
     x, w = operands(4, 3, 5)
-    with pytest.raises(ValueError, match="at least K = 5"):
-        _core.product(x[:, :4].copy(), w, "f32")
-    with pytest.raises(ValueError, match="at least K = 1 column, got 0"):
-        _core.product(x[:, :0].copy(), w[:, :1].copy(), "f32")
-    with pytest.raises(ValueError, match=r"N: expected 1\.\.65536, got 0"):
-        _core.product(x, w[:0], "f32")
-    with pytest.raises(ValueError, match=r"K: expected 0\.\.65536, got 65537"):
+    refuses(lambda: _core.product(x[:, :4].copy(), w, "f32"), ValueError, "K = 5")
+    refuses(lambda: _core.product(x[:, :0].copy(), w[:, :1].copy(), "f32"), ValueError, "K = 1", "0")
+    refuses(lambda: _core.product(x, w[:0], "f32"), ValueError, "N:", "got 0")
+    with pytest.raises(ValueError, match="K:.*65537"):
         _core.product(np.zeros((1, 65537), np.float32), np.zeros((1, 65537), np.float32), "f32")
-    with pytest.raises(tg.ShapeError, match="add"):
-        _core.product(x, w, "f32", None, np.zeros((4, 4), np.float32))
-    with pytest.raises(tg.ShapeError, match="b:"):
-        _core.product_tn(x, w, "f32", None)
+    refuses(lambda: _core.product(x, w, "f32", None, np.zeros((4, 4), np.float32)), tg.ShapeError, "add")
+    refuses(lambda: _core.product_tn(x, w, "f32", None), tg.ShapeError, "b:")
     assert _core.product(x[:0], w, "int8").shape == (0, 3)
 
 

@@ -5,6 +5,7 @@ import pytest
 from broken.rankers import rewrite
 from rankers import small_graph, small_wide
 from reference import preprocess as reference
+from refusals import refuses
 from test_solutions import relative, tensors, torch
 
 import tpugraphs as tg
@@ -179,16 +180,14 @@ def test_columns_of_programs_are_used_where_graphs_have_them(tmp_path):
     loaded = tg.load_ranker(tmp_path / "r.safetensors")
     assert (loaded.predict(wide[2]) == r.predict(wide[2])).all() and loaded.get_params() == r.get_params()
     for some in (r, loaded):
-        with pytest.raises(tg.DataError, match="186 columns that tpugraphs.load.* as in training, found 140"):
-            some.predict(narrow[2])
+        refuses(lambda: some.predict(narrow[2]), tg.DataError, "186 columns", "140")
     assert r.fit(narrow, verbose=False).num_parameters == few  # a fit is that of its graphs alone
     assert (r.predict(narrow[0]) == without.predict(narrow[0])).all()
 
     step = ranker()
     assert step.num_parameters == few and np.isfinite(step.partial_fit(wide[0], range(6)))
     assert step.num_parameters == few + 30 * THIRD["first"]
-    with pytest.raises(tg.DataError, match="186 columns"):
-        ranker(program=True).fit(narrow, verbose=False)
+    refuses(lambda: ranker(program=True).fit(narrow, verbose=False), tg.DataError, "186 columns")
 
 
 def test_other_recipes_leave_them_out():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 jax = pytest.importorskip("jax")
 
@@ -568,8 +569,7 @@ def test_digits_run_from_minor_to_major():
             assert relayout.order_of(relayout.digits(order)) == order
     assert relayout.order_of((-1,) * 6) is None
     for wrong in [(0, 2, -1, -1, -1, -1), (0, -1, 1, -1, -1, -1), (0, 0, -1, -1, -1, -1), (1, 0)]:
-        with pytest.raises(ValueError, match="layout digits: found"):
-            relayout.order_of(wrong)
+        refuses(lambda: relayout.order_of(wrong), ValueError, "layout digits")
 
 
 def test_draws_follow_from_the_seed_and_change_little():

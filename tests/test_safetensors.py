@@ -9,6 +9,7 @@ import safetensors.numpy
 from broken.tensors import BROKEN, EIGHT, ONLY_OURS, entry, file_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from tpugraphs import CheckpointError, DataError, _core
 from tpugraphs.system import tensorfile as rankerfile
@@ -140,15 +141,11 @@ def test_random_damage_is_refused_or_read_as_the_library_does(path, seed):
 
 def test_types_and_sizes_are_limited(path):
     content = file_of({"a": entry(), "b": entry("F16", (4,), (8, 16))}, EIGHT * 2)
-    with pytest.raises(DataError, match="b: expected F32, I64, found F16"):
-        ours(path, content, ("F32", "I64"))
-    with pytest.raises(DataError, match="b: expected tensors of at most max_bytes"):
-        ours(path, content, limit=15)
-    with pytest.raises(DataError, match="found more than 1 byte;|found more than 1 byte$"):
-        ours(path, content, limit=1)
+    refuses(lambda: ours(path, content, ("F32", "I64")), DataError, "b:", "F16")
+    refuses(lambda: ours(path, content, limit=15), DataError, "b:", "max_bytes")
+    refuses(lambda: ours(path, content, limit=1), DataError, "1 byte")
     assert set(ours(path, content, limit=16)[1]) == {"a", "b"}
-    with pytest.raises(DataError, match="a directory"):
-        _core.safetensors_load(str(path.parent), None, LIMIT)
+    refuses(lambda: _core.safetensors_load(str(path.parent), None, LIMIT), DataError, "a directory")
     with pytest.raises(FileNotFoundError):
         _core.safetensors_load(str(path) + "no", None, LIMIT)
 
@@ -159,15 +156,7 @@ def test_arrays_are_the_readers_own(path):
     assert read["a"].tobytes() == EIGHT and read["a"].flags.writeable and read["a"].flags.owndata
 
 
-def test_names_in_errors_are_one_line(path):
-    with pytest.raises(DataError) as caught:
-        ours(path, file_of({"a\nb\x7f": entry("F33")}, EIGHT))
-    assert caught.value.field == "a?b?"
-
-
-def test_ranker_files_say_the_field(path):
+def test_fields_are_named_in_one_line(path):
+    assert refuses(lambda: ours(path, file_of({"a\nb\x7f": entry("F33")}, EIGHT)), DataError).field == "a?b?"
     path.write_bytes(BROKEN["too few bytes"])
-    with pytest.raises(
-        CheckpointError, match="a: expected as many bytes as its shape says, found 3 elements"
-    ):
-        rankerfile.read(path, "ranker")
+    refuses(lambda: rankerfile.read(path, "ranker"), CheckpointError, "a:", "3 elements")

@@ -135,7 +135,7 @@ def test_weights_that_make_no_sense_are_refused(weights, words, visits):
 
 @pytest.mark.parametrize("weights", [np.ones(96), [np.ones(96)], {"small0": np.ones(96)}, 1.0])
 def test_a_list_of_graphs_has_a_list_of_weights(weights):
-    with pytest.raises(tg.ConfigError, match="sample_weight: expected a list of 2 arrays, one per graph"):
+    with pytest.raises(tg.ConfigError, match="sample_weight.*2 arrays"):
         small_ranker(steps=2).fit([small_graph(0), small_graph(1)], sample_weight=weights, verbose=False)
 
 
@@ -156,7 +156,7 @@ def test_a_checkpoint_belongs_to_its_weights(tmp_path):
             verbose=False,
         )  # fmt: skip
     for other in (None, weights[::-1].copy()):
-        with pytest.raises(tg.CheckpointError, match="belongs to another fit .*train"):
+        with pytest.raises(tg.CheckpointError, match="another fit.*train"):
             small_ranker(steps=8).fit(
                 graph, sample_weight=other, callbacks=[Stop()], checkpoint_dir=tmp_path, verbose=False
             )

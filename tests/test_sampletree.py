@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import sampletree
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.data import COLLECTIONS
@@ -48,5 +49,4 @@ def test_same_files_again(root: Path, tmp_path: Path) -> None:
 
 
 def test_refuses_a_folder_in_use(root: Path) -> None:
-    with pytest.raises(tg.DataError, match="new or empty folder"):
-        sampletree.write(root)
+    refuses(lambda: sampletree.write(root), tg.DataError, "folder")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankers import Break, Lazy, small_graph, small_ranker, state
 from reference.visits import FitVisits
+from refusals import refuses
 from test_resume import same
 
 import tpugraphs as tg
@@ -372,9 +373,7 @@ def test_divergence_in_any_pass_is_reported():
             fit.model.params[:] = np.inf
 
     for fields in ({"accumulate": 3}, {"slates": 2}):
-        with pytest.raises(
-            tg.Error, match=r"diverged at step 2 on small0, small1|diverged at step 2 on small"
-        ):
+        with pytest.raises(tg.Error, match="diverged at step 2.*small"):
             small_ranker(**fields).fit([small_graph(0), small_graph(1)], verbose=False, callbacks=[Poison()])
 
 
@@ -447,20 +446,15 @@ def test_graphs_without_anything_to_configure_are_never_visited(tmp_path):
     assert lazy.reads == 6  # the numbers of configs come from the pass that fits the scaler
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"slates": 0},
-        {"slates": 1.5},
-        {"accumulate": 0},
-        {"close": 1.5},
-        {"close": -0.1},
-        {"graph_sampling": "log"},
-    ],
-)
-def test_values_out_of_range_are_refused(wrong):
-    with pytest.raises(tg.ConfigError, match=next(iter(wrong))):
-        small_ranker(**wrong)
+def test_values_out_of_range_are_refused():
+    for name, *wrong in (
+        ("slates", 0, 1.5),
+        ("accumulate", 0),
+        ("close", 1.5, -0.1),
+        ("graph_sampling", "log"),
+    ):
+        for value in wrong:
+            refuses(lambda: small_ranker(**{name: value}), tg.ConfigError, name)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 100])
@@ -469,9 +463,6 @@ def test_many_steps_are_drawn_at_once(n):
     found = _core.sample_steps(n, (3, 1), steps)
     assert found.tolist() == [int(tg.kernels.sample_epoch(n, 1, (3, 1), int(step))[0]) for step in steps]
     assert _core.sample_steps(n, (3,), steps[:0]).size == 0
-    with pytest.raises(tg.ConfigError, match="step: expected at least 0, got -1"):
-        _core.sample_steps(n, (3,), np.array([2, -1]))
-    with pytest.raises(tg.ConfigError, match="n = 0"):
-        _core.sample_steps(0, (3,), steps)
-    with pytest.raises(ValueError, match="steps"):
-        _core.sample_steps(n, (3,), steps.astype(float))
+    refuses(lambda: _core.sample_steps(n, (3,), np.array([2, -1])), tg.ConfigError, "step", "got -1")
+    refuses(lambda: _core.sample_steps(0, (3,), steps), tg.ConfigError, "n = 0")
+    refuses(lambda: _core.sample_steps(n, (3,), steps.astype(float)), ValueError, "steps")

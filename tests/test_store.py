@@ -8,6 +8,7 @@ from statistics import NormalDist
 import models
 import numpy as np
 import pytest
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -71,10 +72,8 @@ def test_targets_are_those_of_the_reference(target, n, kind):
 
 
 def test_there_is_no_such_target():
-    with pytest.raises(ValueError, match="target: there is none called 'speed'"):
-        _core.target_values(np.ones(3), "speed")
-    with pytest.raises(ValueError, match="target"):
-        _core.Prepared(core_graph(), "g").values("speed")
+    refuses(lambda: _core.target_values(np.ones(3), "speed"), ValueError, "target", "'speed'")
+    refuses(lambda: _core.Prepared(core_graph(), "g").values("speed"), ValueError, "target")
 
 
 def prepared(runtimes, **given):
@@ -144,52 +143,55 @@ def test_prepared_slates_train_as_the_arrays_that_they_stand_for(weighted, acros
     assert (one.trainer.grads == other.trainer.grads).all()
 
 
-def test_slates_that_cannot_be_are_refused():
-    graph, model = core_graph(), trained()
-    merged = _core.Prepared(graph, "g", measured=np.arange(1, 4), kept=np.array([0, 5, 11]))
-    bare = _core.Prepared(graph, "g", configs=False)
-    two = models.rows(2)
-    for slates, error, text in (
-        ([(merged, np.array([0, 3]))], ValueError, r"rows: expected 0\.\.2, got 3"),
-        ([(merged, np.array([-1, 0]))], ValueError, r"rows: expected 0\.\.2, got -1"),
-        ([(bare, two)], ValueError, "without its configs"),
-        ([(graph, two, 0)], TypeError, "every entry must be a tuple"),
-        ([(merged, two, "first")], TypeError, "int"),
-        ([merged], TypeError, "every entry must be a tuple"),
-        ([(merged, two, 1, 2)], TypeError, "every entry must be a tuple"),
-    ):
-        with pytest.raises(error, match=text):
-            model.model.scores(slates)
-    with pytest.raises(ValueError, match="no prepared graph"):
-        model.trainer.gradients([(graph, two)], (None, False), models.HINGE)
-    with pytest.raises(ValueError, match=r"rows: expected 0\.\.11, got 12"):
-        whole = _core.Prepared(graph, "g", measured=np.arange(1, 13))
-        model.trainer.gradients([(whole, np.array([0, 12]))], (None, False), models.HINGE)
-    with pytest.raises(TypeError, match=r"targets must be \(value, across\)"):
-        model.trainer.gradients([(merged, two)], (1, 2, 3), models.HINGE)
-
-
-@pytest.mark.parametrize(
-    "name, wrong",
-    [
+def test_arrays_and_slates_that_cannot_be_are_refused():
+    graph, two, whole = core_graph(), models.rows(2), np.arange(1, 13)
+    for name, wrong in (
         ("measured", np.ones(3, np.float32)),
         ("measured", np.ones((2, 2))),
         ("normalizers", np.ones(5, np.int64)),
         ("kept", np.zeros(12)),
         ("weights", np.ones(12)),
         ("valid", np.ones(12, np.int8)),
-    ],
-)
-def test_arrays_of_other_shapes_and_types_are_refused(name, wrong):
-    given = {"measured": np.arange(1, 13), name: wrong}
-    with pytest.raises(ValueError, match=name):
-        _core.Prepared(core_graph(), "g", **given)
-
-
-def test_rows_that_are_kept_are_rows_of_the_graph():
-    one = _core.Prepared(core_graph(), "g", measured=np.arange(1, 3), kept=np.array([0, 99]))
-    with pytest.raises(tg.DataError, match="config rows in 0..C-1"):
-        trained().model.scores([(one, models.rows(2))])
+    ):
+        given = {"measured": whole, name: wrong}
+        refuses(lambda: _core.Prepared(graph, "g", **given), ValueError, name)
+    merged = _core.Prepared(graph, "g", measured=np.arange(1, 4), kept=np.array([0, 5, 11]))
+    outside = _core.Prepared(graph, "g", measured=np.arange(1, 3), kept=np.array([0, 99]))
+    bare = _core.Prepared(graph, "g", configs=False)
+    fresh = trained()
+    trainer, model = fresh.trainer, fresh.model
+    for slates, error, *names in (
+        ([(merged, np.array([0, 3]))], ValueError, "rows", "0..2", "got 3"),
+        ([(merged, np.array([-1, 0]))], ValueError, "rows", "0..2", "got -1"),
+        ([(bare, two)], ValueError, "configs"),
+        ([(graph, two, 0)], TypeError, "tuple"),
+        ([(merged, two, "first")], TypeError, "int"),
+        ([merged], TypeError, "tuple"),
+        ([(merged, two, 1, 2)], TypeError, "tuple"),
+        ([(outside, two)], tg.DataError, "rows", "0..C-1"),
+    ):
+        refuses(lambda: model.scores(slates), error, *names)
+    full = _core.Prepared(graph, "g", measured=whole)
+    for slate, targets, error, *names in (
+        ((graph, two), (None, False), ValueError, "prepared graph"),
+        ((full, np.array([0, 12])), (None, False), ValueError, "rows", "12"),
+        ((merged, two), (1, 2, 3), TypeError, "(value, across)"),
+    ):
+        refuses(lambda: trainer.gradients([slate], targets, models.HINGE), error, *names)
+    one = _core.Prepared(graph, "some program")
+    for arguments, error, *names in (
+        ((one, two, 0), ValueError),
+        ((one, two, 8, "f16"), ValueError),
+        ((one, np.arange(2.0), 8), ValueError),
+        ((graph, two, 8), TypeError),
+        ((bare, two, 8), ValueError),
+        ((one, np.array([99]), 8), tg.DataError, "config rows"),
+    ):
+        refuses(lambda: model.score_prepared(*arguments), error, *names)
+    model.params[:] = np.nan
+    refuses(
+        lambda: model.score_prepared(one, np.array([7, 2]), 8), tg.Error, "some program", "config 7", "nan"
+    )
 
 
 # ---- scores -----------------------------------------------------------------------------------------------
@@ -215,31 +217,8 @@ def test_progress_that_raises_ends_the_scoring():
         raise LookupError(f"after {count}")
 
     model, one = trained().model, _core.Prepared(core_graph(40), "g")
-    with pytest.raises(LookupError, match="after 8"):
-        model.score_prepared(one, models.rows(40), 8, done=stop)
+    refuses(lambda: model.score_prepared(one, models.rows(40), 8, done=stop), LookupError, "after 8")
     assert model.score_prepared(one, models.rows(40), 8).shape == (40,)
-
-
-def test_scores_that_are_no_numbers_name_graph_and_config():
-    model, one = trained().model, _core.Prepared(core_graph(), "some program")
-    model.params[:] = np.nan
-    with pytest.raises(tg.Error, match=r"some program: the score of config 7 is -?nan: .* train again"):
-        model.score_prepared(one, np.array([7, 2]), 8)
-
-
-def test_what_cannot_be_scored():
-    model, one = trained().model, _core.Prepared(core_graph(), "g")
-    for arguments, error in (
-        ((one, models.rows(2), 0), ValueError),
-        ((one, models.rows(2), 8, "f16"), ValueError),
-        ((one, np.arange(2.0), 8), ValueError),
-        ((core_graph(), models.rows(2), 8), TypeError),
-        ((_core.Prepared(core_graph(), "g", configs=False), models.rows(2), 8), ValueError),
-    ):
-        with pytest.raises(error):
-            model.score_prepared(*arguments)
-    with pytest.raises(tg.DataError, match="config rows"):
-        model.score_prepared(one, np.array([99]), 8)
 
 
 # ---- the store --------------------------------------------------------------------------------------------
@@ -275,8 +254,7 @@ def test_values_go_with_their_keys():
     key = Key()
     store.put(key, "x")
     del store, key  # a key may outlive its store, too
-    with pytest.raises(TypeError, match="weak reference"):
-        _core.Store().put(3.5, "x")
+    refuses(lambda: _core.Store().put(3.5, "x"), TypeError, "weak reference")
 
 
 class Mapped:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from broken.submissions import BROKEN, GOOD, A, B, T
 from reference import submission as reference
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import submission
@@ -103,8 +104,7 @@ def test_endless_line_is_refused_without_reading_it(tmp_path):
         file.truncate(1 << 28)  # sparse: 256 MiB that are not there
     report = submission.validate(path)
     assert [p.line for p in report.problems] == [2] and "longer than" in report.problems[0].message
-    with pytest.raises(tg.DataError, match="longer than"):
-        submission.read(path)
+    refuses(lambda: submission.read(path), tg.DataError, "longer")
 
 
 def test_against_a_template(sample, tmp_path):
@@ -155,18 +155,12 @@ def test_known_counts_win_over_a_template(tmp_path):
     assert "expected 1,001" in submission.validate(path, {A: 1000, T: 9}, {A: 1001}).problems[0].message
 
 
-def test_broken_template_is_an_error(tmp_path):
+def test_other_files_are_refused(tmp_path):
     bad = tmp_path / "template.csv"
     bad.write_text("ID,TopConfigs\nnonsense\n")
-    with pytest.raises(tg.DataError, match=r"template\.csv"):
-        submission.validate(save(tmp_path, GOOD), bad)
-
-
-def test_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        submission.validate(tmp_path / "none.csv")
-    with pytest.raises(OSError):
-        submission.validate(tmp_path)
+    refuses(lambda: submission.validate(save(tmp_path, GOOD), bad), tg.DataError, "template.csv")
+    refuses(lambda: submission.validate(tmp_path / "none.csv"), FileNotFoundError, "none.csv")
+    refuses(lambda: submission.validate(tmp_path), OSError)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +183,7 @@ def test_missing_file_is_an_os_error(tmp_path):
 )
 def test_write_refuses_bad_rankings_and_leaves_the_old_file(tmp_path, row_id, ranking, message):
     path = save(tmp_path, GOOD)
-    with pytest.raises(tg.DataError, match=message):
-        submission.write(path, {B: [1, 0], row_id: ranking})
+    refuses(lambda: submission.write(path, {B: [1, 0], row_id: ranking}), tg.DataError, message)
     assert path.read_text() == GOOD
     assert os.listdir(tmp_path) == ["s.csv"]
 
@@ -199,8 +192,7 @@ def test_write_checks_counts_and_cuts_tiles(tmp_path):
     path = tmp_path / "s.csv"
     submission.write(path, {T: np.arange(9)[::-1].astype(np.uint16), A: (2, 0, 1)}, counts={T: 9, A: 3})
     assert path.read_text() == f"ID,TopConfigs\n{T},8;7;6;5;4\n{A},2;0;1\n"
-    with pytest.raises(tg.DataError, match="expected 4"):
-        submission.write(path, {A: [2, 0, 1]}, counts={A: 4})
+    refuses(lambda: submission.write(path, {A: [2, 0, 1]}, counts={A: 4}), tg.DataError, "expected 4")
 
 
 def test_failed_replacement_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -210,16 +202,13 @@ def test_failed_replacement_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError("disk on fire")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="on fire"):
-        submission.write(path, {A: [0, 1]})
+    refuses(lambda: submission.write(path, {A: [0, 1]}), OSError, "on fire")
     assert path.read_text() == GOOD and os.listdir(tmp_path) == ["s.csv"]
 
 
 def test_arguments_of_a_wrong_kind(tmp_path):
-    with pytest.raises(tg.DataError, match="an ID must be text, found int"):
-        submission.write(tmp_path / "a.csv", {3: [0]})
-    with pytest.raises(tg.DataError, match="rankings: expected a mapping of IDs, found list"):
-        submission.write(tmp_path / "a.csv", [0])
+    refuses(lambda: submission.write(tmp_path / "a.csv", {3: [0]}), tg.DataError, "ID", "int")
+    refuses(lambda: submission.write(tmp_path / "a.csv", [0]), tg.DataError, "rankings", "found list")
     assert not list(tmp_path.iterdir())
     submission.write(tmp_path / "a.csv", {"layout:xla:random:g": [1, 0]})
     for one in (tmp_path / "a.csv", str(tmp_path / "a.csv")):
@@ -230,8 +219,7 @@ def test_home_is_known_to_readers_too(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     submission.write("~/a.csv", {"layout:xla:random:g": [1, 0]})
     assert list(submission.read("~/a.csv")) == ["layout:xla:random:g"] and submission.validate("~/a.csv").ok
-    with pytest.raises(tg.ConfigError, match="expected a path, found None"):
-        submission.read(None)
+    refuses(lambda: submission.read(None), tg.ConfigError, "path", "None")
 
 
 def test_merge(tmp_path):
@@ -243,8 +231,7 @@ def test_merge(tmp_path):
     assert list(merged) == [A, T, B]
     back = submission.read(tmp_path / "all.csv")
     assert all(np.array_equal(back[k], merged[k]) for k in merged)
-    with pytest.raises(tg.DataError, match=r"1\.csv ranks it differently"):
-        submission.merge([one, three])
+    refuses(lambda: submission.merge([one, three]), tg.DataError, "1.csv")
     np.testing.assert_array_equal(submission.merge([one, three], overwrite=True)[A], [0, 1])
 
 

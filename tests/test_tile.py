@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rankers import small_tile
 from reference import losses
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import cli
@@ -116,8 +117,7 @@ def test_files_checkpoints_and_threads_keep_bits(kernels, ranker, tmp_path):
         results.append(r.predict(kernels[0]).tobytes())
     assert results[0] == results[1]
     changed = [kernels[0].replace(config_feat=kernels[0].config_feat + 1), *kernels[1:]]
-    with pytest.raises(tg.CheckpointError, match="train"):
-        r.fit(changed, callbacks=[stop], verbose=False, **args)
+    refuses(lambda: r.fit(changed, callbacks=[stop], verbose=False, **args), tg.CheckpointError, "train")
 
 
 @pytest.mark.filterwarnings("ignore:.* left out of the fit")
@@ -131,19 +131,16 @@ def test_configs_can_be_rows_or_given_as_such(kernels, ranker):
     chunked.fit(kernels[2:], kernels[:2], verbose=False)
     np.testing.assert_allclose(chunked.predict(g), everything, rtol=1e-5, atol=1e-6)
     for bad in (g.config_feat[:, :23], g.config_feat[:2] * np.nan, np.zeros((1, 2, 18), np.int8)):
-        with pytest.raises(tg.DataError, match="configs"):
-            ranker.predict(g, bad)
+        refuses(lambda: ranker.predict(g, bad), tg.DataError, "configs")
     assert ranker.predict(g, []).shape == (0,)
 
 
 def test_graphs_of_the_other_kind_are_refused(kernels, ranker):
     layout = madeup.graph("long").select(slice(0, 60))
-    with pytest.raises(tg.DataError, match="tile configs: expected a TileGraph, found a LayoutGraph"):
-        ranker.predict(layout)
-    with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a TileGraph"):
-        tg.Ranker().fit(kernels[0])
+    refuses(lambda: ranker.predict(layout), tg.DataError, "tile configs", "a LayoutGraph")
+    refuses(lambda: tg.Ranker().fit(kernels[0]), tg.DataError, "layout configs", "a TileGraph")
     r = tg.Ranker("first-tile", steps=2, **SMALL)
-    with pytest.raises(tg.DataError, match="train: long: .* expected a TileGraph, found a LayoutGraph"):
+    with pytest.raises(tg.DataError, match="train: long.*TileGraph.*LayoutGraph"):
         r.fit([kernels[0], layout], verbose=False)
     with pytest.raises(tg.DataError, match="all 40 normalised runtimes are equal"):
         g = small_tile()
@@ -198,8 +195,7 @@ def test_trivially_perfect_graphs_are_marked_and_not_in_the_mean(kernels):
     assert len(eight) == 8 and eight.groups[0].values["slowdown@5"] == group.values["slowdown@5"]
     alone = evaluate(times, kernels[-1])
     assert set(alone.groups[0].values) == {"slowdown@1", "opa"}
-    with pytest.raises(tg.ConfigError, match="has 600 configs"):
-        report.at_least(600)
+    refuses(lambda: report.at_least(600), tg.ConfigError, "600 configs")
 
 
 def test_leave_out_ranks_each_by_all_others(kernels):

@@ -6,6 +6,7 @@ import pytest
 from models import COLUMNS, HINGE, Trained, first_tile, hinge, named, rows
 from reference import losses
 from reference import model as ref_model
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -124,12 +125,10 @@ def test_other_precisions_follow(precision):
 def test_graphs_of_the_wrong_kind_are_refused():
     model, _ = make()
     arrays = models.graph_arrays(9, 4, 3, COLUMNS, 0)
-    with pytest.raises(ValueError, match="no features of configs"):
-        model.scores([(_core.ModelGraph(**arrays), rows(4))])
+    refuses(lambda: model.scores([(_core.ModelGraph(**arrays), rows(4))]), ValueError, "features of configs")
     tile = models.tile_arrays(9, 4, COLUMNS, 0)
     layout_model = models.make()
-    with pytest.raises(ValueError, match="another kind"):
-        layout_model.scores([(_core.ModelGraph(**tile), rows(4))])
+    refuses(lambda: layout_model.scores([(_core.ModelGraph(**tile), rows(4))]), ValueError, "another kind")
     for wrong, what in (
         ({"config_feat": tile["config_feat"].astype(np.float64)}, "float32"),
         ({"config_feat": np.zeros((4, 0), np.float32)}, "columns"),
@@ -140,8 +139,7 @@ def test_graphs_of_the_wrong_kind_are_refused():
     tile["config_feat"][2, 5] = np.nan
     with pytest.raises(tg.DataError, match="config_feat.*config 2, column 5"):
         model.scores([(_core.ModelGraph(**tile), rows(4))])
-    with pytest.raises(tg.DataError, match="rows"):
-        model.scores([(_core.ModelGraph(**tile), rows(1, 4))])
+    refuses(lambda: model.scores([(_core.ModelGraph(**tile), rows(1, 4))]), tg.DataError, "rows")
 
 
 def test_ratio_ranks_are_exact():
@@ -155,5 +153,4 @@ def test_ratio_ranks_are_exact():
         place = {value: i + 1 for i, value in enumerate(sorted(set(exact)))}
         assert tg.kernels.ratio_ranks(runtimes, normalizers).tolist() == [place[value] for value in exact]
     assert tg.kernels.ratio_ranks(y[:0], n[:0]).size == 0
-    with pytest.raises(tg.DataError, match="normalizers"):
-        tg.kernels.ratio_ranks(y, n - 1)
+    refuses(lambda: tg.kernels.ratio_ranks(y, n - 1), tg.DataError, "normalizers")

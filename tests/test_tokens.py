@@ -10,6 +10,7 @@ from operators.encoder_layer import GRADIENTS, Layer, arguments
 from reference import losses, rng
 from reference import model as ref_model
 from reference.cells import unique_cells
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -214,15 +215,13 @@ def test_rows_of_unique_cells_can_be_fetched(shape):
 def test_numbers_of_unique_cells_are_an_output_of_models_that_have_them():
     one = (_core.ModelGraph(**graph_arrays()), models.rows(9))
     model = made()
-    with pytest.raises(ValueError, match="'unique_of' is there twice"):
-        model.run([one], ["unique_of", "unique_of"])
+    refuses(lambda: model.run([one], ["unique_of", "unique_of"]), ValueError, "'unique_of'", "twice")
     plain = _core.Model([step("linear", "one", "node_feat", "unique_of", out=3)], 0, COLUMNS,
                         outputs=["unique_of"])  # fmt: skip
     assert plain.run([one], ["unique_of"])["unique_of"][0].shape == (23, 3)  # its own slot of that name
     other = _core.Model([step("linear", "one", "node_feat", "y", out=3)], 0, COLUMNS, outputs=["y"])
-    with pytest.raises(ValueError, match="no step of the model has unique cells"):
-        other.run([one], ["unique_of"])
-    with pytest.raises(tg.RecipeError, match="feed rows of CONFIG_NODE_CONFIG"):
+    refuses(lambda: other.run([one], ["unique_of"]), ValueError, "unique cells")
+    with pytest.raises(tg.RecipeError, match="CONFIG_NODE_CONFIG"):
         _core.Model(token_model(), 0, COLUMNS, inputs={"fed": ("UNIQUE", 3)})
 
 
@@ -351,30 +350,24 @@ def test_glorot_weights_are_xavier_uniform():
 # ---- what is refused ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("op", "attrs", "message"),
-    [
-        ("encoder_layer", {"tokens": 7}, "60 columns cannot be cut into 7 tokens"),
-        ("encoder_layer", {"tokens": 6, "heads": 3}, "10 columns of a token cannot be cut into 3 heads"),
+def test_what_does_not_fit_is_refused():
+    for op, attrs, *names in (
+        ("encoder_layer", {"tokens": 7}, "60 columns", "7 tokens"),
+        ("encoder_layer", {"tokens": 6, "heads": 3}, "10 columns", "3 heads"),
         ("encoder_layer", {"tokens": 65}, "tokens"),
-        ("pool_tokens", {"tokens": 7}, "60 columns cannot be cut into 7 tokens"),
-        ("cell_columns", {"tokens": 4}, "18 digits cannot be cut into layouts of 4"),
-        ("dimension_tokens", {"groups": 6}, "columns 21..66 of x, which has 60"),
-    ],
-)
-def test_what_does_not_fit_is_refused(op, attrs, message):
-    with pytest.raises(tg.RecipeError, match=message):
-        _core.Model([step(op, "one", "node_feat", "y", **attrs)], 0, COLUMNS, outputs=["y"])
-
-
-def test_rest_must_be_as_wide():
+        ("pool_tokens", {"tokens": 7}, "60 columns", "7 tokens"),
+        ("cell_columns", {"tokens": 4}, "18 digits", "4"),
+        ("dimension_tokens", {"groups": 6}, "columns 21..66", "60"),
+    ):
+        steps = [step(op, "one", "node_feat", "y", **attrs)]
+        refuses(lambda: _core.Model(steps, 0, COLUMNS, outputs=["y"]), tg.RecipeError, *names)
     steps = [
         step("take_config_nodes", "take", "node_feat", "a"),
         step("linear", "b", "node_feat", "b", out=5),
         step("put_config_nodes", "put", "a b", "y"),
     ]
-    with pytest.raises(tg.RecipeError, match="'rest' must have the 60 columns of 'x', found 5"):
-        _core.Model(steps, 0, COLUMNS, outputs=["y"])
+    names = "'rest'", "60 columns", "'x'", "5"
+    refuses(lambda: _core.Model(steps, 0, COLUMNS, outputs=["y"]), tg.RecipeError, *names)
 
 
 def test_a_gradient_too_large_for_caches_is_zero_where_nothing_was_taken():

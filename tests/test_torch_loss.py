@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from rankers import Break, small_graph, small_ranker, small_tile, state
+from refusals import refuses
 from test_lists import GRAPHS, LISTS, PLAIN, batch, scores_of
 from test_own_loss import log_squares, slope_of
 
@@ -164,8 +165,7 @@ def test_other_results_are_refused_by_the_name_of_the_function(result, words):
 
 
 def test_what_is_no_function_of_three_tensors_is_refused():
-    with pytest.raises(tg.ConfigError, match="as_loss: expected a function of tensors, got str"):
-        tg.torch.as_loss("list_mle")
+    refuses(lambda: tg.torch.as_loss("list_mle"), tg.ConfigError, "as_loss", "got str")
     with pytest.raises(tg.ConfigError, match=r"three arguments \(scores, runtimes, lists\), got .*\(s, t\)"):
         small_ranker(loss=tg.torch.as_loss(lambda s, t: s.sum())).fit(GRAPHS[0], verbose=False)
     with torch.no_grad(), torch.inference_mode():  # as the caller has it outside
@@ -179,8 +179,7 @@ def test_a_file_keeps_the_name_and_a_fit_asks_for_the_function(tmp_path):
     ranker.save(path)
     loaded = tg.load_ranker(path)
     assert (loaded.predict(small_graph(9)) == ranker.predict(small_graph(9))).all()
-    with pytest.raises(tg.ConfigError, match=r"Python function logistic.*set_params\(loss=logistic\)"):
-        loaded.fit(GRAPHS[0], verbose=False)
+    refuses(lambda: loaded.fit(GRAPHS[0], verbose=False), tg.ConfigError, "set_params(loss=logistic)")
     loaded.set_params(loss=loss)
     adapted = [r.adapt(GRAPHS[0], range(8), steps=2) for r in (ranker, loaded)]
     assert state(adapted[0]) == state(adapted[1])
@@ -195,7 +194,7 @@ def test_resuming_knows_the_function(tmp_path):
     options = {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
     with pytest.raises(OSError, match="broken"):
         made(logistic).fit(GRAPHS, callbacks=[Break(2)], **options)
-    with pytest.raises(tg.CheckpointError, match="field loss: .*logistic.* there, .*squares.* here"):
+    with pytest.raises(tg.CheckpointError, match="loss.*logistic.*squares"):
         made(squares).fit(GRAPHS, callbacks=[Break()], **options)
     resumed, whole = made(logistic), made(logistic)
     resumed.fit(GRAPHS, callbacks=[Break()], **options)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import HINGE, Trained
 from rankers import Lazy, small_graph, small_ranker
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import training
@@ -51,10 +52,8 @@ def test_splits_keep_equal_configs_together(seed, configs, copies, split_seed):
 def test_bad_splits_are_refused():
     g = small_graph(configs=5)
     for fractions in ((), (0.5, -0.1), (0.7, 0.7), (float("nan"),), (0.0, 1.0)):
-        with pytest.raises(tg.ConfigError, match="fractions"):
-            split_configs(g, fractions)
-    with pytest.raises(tg.DataError, match="distinct"):
-        split_configs(g, (0.98, 0.01))
+        refuses(lambda: split_configs(g, fractions), tg.ConfigError, "fractions")
+    refuses(lambda: split_configs(g, (0.98, 0.01)), tg.DataError, "distinct")
 
 
 # Fits
@@ -124,8 +123,7 @@ def test_a_share_of_the_configs_can_be_held_out():
     h = r.fit([small_graph(0), small_graph(1)], 0.25, verbose=False).history_
     assert len(h.valid_metric) == 1
     for share in (0.0, 1.0, -0.5):
-        with pytest.raises(tg.ConfigError, match="valid"):
-            r.fit(small_graph(), share, verbose=False)
+        refuses(lambda: r.fit(small_graph(), share, verbose=False), tg.ConfigError, "valid")
 
 
 def test_graphs_come_in_any_iterable():
@@ -201,26 +199,19 @@ def test_graphs_that_teach_nothing_are_left_out():
         h = r.fit([same, small_graph(0), bare], verbose=False).history_
     assert set(h.skipped) == {"same", "bare"} and len(h.loss) == 9
     assert len(told) == 1 and told[0].filename == __file__
-    with pytest.raises(tg.DataError, match="none of the 2 graphs"):
-        r.fit([same, bare], verbose=False)
-    with pytest.raises(tg.DataError, match="all configs are the same"):
-        r.fit(same, verbose=False)
-    with pytest.raises(tg.DataError, match="placeholders"):
-        r.fit(bare, verbose=False)
+    refuses(lambda: r.fit([same, bare], verbose=False), tg.DataError, "2 graphs")
+    refuses(lambda: r.fit(same, verbose=False), tg.DataError, "same")
+    refuses(lambda: r.fit(bare, verbose=False), tg.DataError, "placeholders")
     r = small_ranker(steps=5, seed=np.int64(3))
     with pytest.warns(UserWarning, match="left out of the fit"):
         h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False).history_
     assert set(h.skipped) == {"bare"} and len(h.valid_metric) == 1
-    with pytest.raises(tg.DataError, match="placeholders"):
-        r.fit(small_graph(0), [bare], verbose=False)
+    refuses(lambda: r.fit(small_graph(0), [bare], verbose=False), tg.DataError, "placeholders")
     level = small_graph().replace(config_runtime=np.full(96, 7))
-    with pytest.raises(tg.DataError, match="equal"):
-        r.fit(level, verbose=False)
-    with pytest.raises(tg.DataError, match="at least one graph"):
-        r.fit([], verbose=False)
+    refuses(lambda: r.fit(level, verbose=False), tg.DataError, "equal")
+    refuses(lambda: r.fit([], verbose=False), tg.DataError, "one graph")
     for wrong in ("alexnet.npz", 3):
-        with pytest.raises(tg.ConfigError, match="train"):
-            r.fit(wrong, verbose=False)
+        refuses(lambda: r.fit(wrong, verbose=False), tg.ConfigError, "train")
 
 
 def tile_graph():
@@ -243,16 +234,15 @@ def test_graphs_of_the_other_kind_are_refused_in_training_and_validation(tmp_pat
             with pytest.raises(tg.DataError, match=f"^{what}: kernel_00: .* found a TileGraph.*tg.Routed"):
                 r.fit(train, valid, verbose=False, checkpoint_dir=checkpoints)
             assert not r.fitted
-    with pytest.raises(tg.DataError, match="^train: kernel_00: .* found a TileGraph"):
+    with pytest.raises(tg.DataError, match="train: kernel_00.*TileGraph"):
         tg.train_seeds(train=[layout, tile], seeds=2, steps=2, verbose=False)
-    with pytest.raises(tg.DataError, match="found a TileGraph"):
-        r.fit(tile, verbose=False)
+    refuses(lambda: r.fit(tile, verbose=False), tg.DataError, "TileGraph")
 
 
 @pytest.mark.parametrize("recipe", ["eighth-lightgbm", "eleventh-lightgbm"])
 def test_trees_refuse_graphs_of_the_other_kind(recipe):
     pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
-    with pytest.raises(tg.DataError, match="^train: kernel_00: .* found a TileGraph"):
+    with pytest.raises(tg.DataError, match="train: kernel_00.*TileGraph"):
         tg.Ranker(recipe, steps=2).fit([small_graph(0), tile_graph()], verbose=False)
 
 
@@ -269,16 +259,6 @@ class Both:
         return self.graphs[i]
 
 
-def test_an_argument_that_a_fit_does_not_take_is_named():
-    for wrong, fit in (
-        ("stps", lambda **how: small_ranker().fit(small_graph(), **how)),
-        ("callbacks", lambda **how: tg.train_members([small_ranker()], small_graph(), **how)),
-        ("ranker", lambda **how: small_ranker().fit(small_graph(), **how)),
-    ):
-        with pytest.raises(TypeError, match=rf"(fit|train_members)\(\) got an unexpected.*'{wrong}'"):
-            fit(**{wrong: []})
-
-
 def test_the_warning_of_graphs_left_out_comes_once_for_all_seeds():
     bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
     with pytest.warns(UserWarning, match="1 graph left out of the fit: bare: ") as told:
@@ -286,18 +266,28 @@ def test_the_warning_of_graphs_left_out_comes_once_for_all_seeds():
     assert len(told) == 1
 
 
-def test_a_runtime_of_zero_is_named():
-    g = small_graph()
-    runtime = g.config_runtime.copy()
-    runtime[3] = 0
-    odd = g.replace(config_runtime=runtime)
-    for use in (
-        lambda: small_ranker(steps=2).fit(odd, verbose=False),
-        lambda: small_ranker().partial_fit(odd, [0, 1]),
+def test_fits_that_are_refused():
+    g, r = small_graph(), small_ranker(steps=2)
+    for wrong, fit in (
+        ("stps", r.fit),
+        ("ranker", r.fit),
+        ("callbacks", lambda *a, **how: tg.train_members([r], *a, **how)),
     ):
-        with pytest.raises(tg.DataError, match="config 3 has 0 ns.*drop it"):
-            use()
+        refuses(lambda: fit(g, **{wrong: []}), TypeError, f"'{wrong}'")
+    for callbacks in (EarlyStopping(), [EarlyStopping], [print], print, None):
+        refuses(lambda: r.fit(g, verbose=False, callbacks=callbacks), tg.ConfigError, "callbacks")
+    odd = g.replace(config_runtime=np.where(np.arange(g.num_configs) == 3, 0, g.config_runtime))
+    for use in (lambda: r.fit(odd, verbose=False), lambda: small_ranker().partial_fit(odd, [0, 1])):
+        refuses(use, tg.DataError, "config 3")
     small_ranker(steps=2).fit(odd.select(odd.config_runtime > 0), verbose=False)
+    for loss, target in (
+        ({"loss": "log_mse"}, "percentile"),
+        ({"loss": "lambda_rank", "gain": "inverse"}, "normal-score"),
+    ):
+        strict = small_ranker(loss=[loss], target=target, configs=96)
+        refuses(
+            lambda: strict.fit(g, verbose=False), tg.ConfigError, f"target='{target}'", "small0", loss["loss"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -315,8 +305,7 @@ def test_wrong_arguments_say_what_is_expected_and_leave_the_ranker_alone(argumen
     g, r = small_graph(), small_ranker(steps=3)
     history = r.fit(g, verbose=False).history_
     scores = r.predict(g)
-    with pytest.raises(tg.ConfigError, match=word):
-        r.fit(*arguments, verbose=False)
+    refuses(lambda: r.fit(*arguments, verbose=False), tg.ConfigError, word)
     assert r.history_ is history and (r.predict(g) == scores).all()
 
 
@@ -328,12 +317,6 @@ def test_a_broken_checkpoint_leaves_the_ranker_alone(tmp_path):
     with pytest.raises(tg.CheckpointError):
         r.fit(g, verbose=False, checkpoint_dir=tmp_path)
     assert (r.predict(g) == scores).all()
-
-
-@pytest.mark.parametrize("callbacks", [EarlyStopping(), [EarlyStopping], [print], print, None])
-def test_callbacks_must_be_a_list_of_callbacks(callbacks):
-    with pytest.raises(tg.ConfigError, match="callbacks: expected a list"):
-        small_ranker(steps=2).fit(small_graph(), verbose=False, callbacks=callbacks)
 
 
 def test_a_share_may_be_any_real_number():
@@ -371,18 +354,9 @@ def test_divergence_to_finite_losses_is_warned_of():
     fit(1000, steps=1)
 
 
-@pytest.mark.parametrize(
-    ("loss", "target"),
-    [({"loss": "log_mse"}, "percentile"), ({"loss": "lambda_rank", "gain": "inverse"}, "normal-score")],
-)
-def test_a_target_that_a_loss_does_not_take_is_no_divergence(loss, target):
-    with pytest.raises(tg.ConfigError, match=f"target='{target}': small0 has .*above 0 .{loss['loss']}"):
-        small_ranker(loss=[loss], target=target, configs=96).fit(small_graph(), verbose=False)
-
-
 def test_cross_entropy_takes_targets_that_are_shares():
     terms = [{"loss": "cross_entropy"}]
-    with pytest.raises(tg.ConfigError, match="target='log-runtime'.* from 0 to 1 .cross_entropy"):
+    with pytest.raises(tg.ConfigError, match="target='log-runtime'.*cross_entropy"):
         small_ranker(loss=terms).fit(small_graph(), verbose=False)
     for target in ("min-max", "percentile"):
         ranker = small_ranker(loss=terms, target=target, steps=150)
@@ -531,8 +505,7 @@ def test_an_interrupt_before_the_first_step_is_passed_on():
     r = small_ranker()
     with pytest.raises(KeyboardInterrupt):
         r.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=False)])
-    with pytest.raises(tg.Error, match="call fit"):
-        r.predict(small_graph())
+    refuses(lambda: r.predict(small_graph()), tg.Error, "call fit")
 
 
 def test_an_interrupt_after_an_update_keeps_the_step():

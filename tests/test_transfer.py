@@ -10,6 +10,7 @@ import urllib.request
 import numpy as np
 import pytest
 from broken.json_files import BROKEN
+from refusals import refuses
 from webserver import Server
 
 import tpugraphs as tg
@@ -77,8 +78,7 @@ def test_a_server_that_ignores_range(server, target):
     content, told = get(server, target)
     assert content == FILE and "cannot resume: begun again" in told[-1]
     server.script = [{"cut": 100, "whole": True} for _ in range(20)]
-    with pytest.raises(tg.DataError, match="gave up after 3 attempts"):
-        get(server, target.with_name("again.tar"))
+    refuses(lambda: get(server, target.with_name("again.tar")), tg.DataError, "3 attempts")
 
 
 @pytest.mark.parametrize("careless", [False, True])
@@ -190,8 +190,7 @@ def test_https_does_not_become_http(target, monkeypatch):
             pass
 
     monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda *_, **__: Answer())
-    with pytest.raises(tg.DataError, match="found a redirection to http://host/f.tar, which is not https"):
-        fetch("https://host/f.tar", target, FAST)
+    refuses(lambda: fetch("https://host/f.tar", target, FAST), tg.DataError, "http://host/f.tar", "https")
 
 
 @pytest.mark.parametrize("name", [*BROKEN, "none", "other types", "other fields"])
@@ -296,7 +295,7 @@ def test_nobody_listens(target):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     told = []
-    with pytest.raises(tg.DataError, match="Connection refused; gave up after 3 attempts"):
+    with pytest.raises(tg.DataError, match="gave up"):
         fetch(f"http://127.0.0.1:{port}/f.tar", target, FAST, notice=told.append)
     assert len(told) == 2
 
@@ -304,8 +303,7 @@ def test_nobody_listens(target):
 def test_an_answer_that_never_comes(target):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/f.tar"
-        with pytest.raises(tg.DataError, match="timed out; gave up after 1 attempt that"):
-            fetch(url, target, Retries(0, 0.0, 0.2))
+        refuses(lambda: fetch(url, target, Retries(0, 0.0, 0.2)), tg.DataError, "timed out")
 
 
 def test_a_full_disk(server, target, monkeypatch):
@@ -325,8 +323,7 @@ def test_a_full_disk(server, target, monkeypatch):
 def test_probe(server):
     remote = probe(f"{server.url}/f.tar", FAST)
     assert remote == Remote(f"{server.url}/f.tar", 300_000, '"one"') and server.gets() == []
-    with pytest.raises(tg.DataError, match="found 404"):
-        probe(f"{server.url}/none", FAST)
+    refuses(lambda: probe(f"{server.url}/none", FAST), tg.DataError, "404")
 
 
 @pytest.mark.parametrize(
@@ -356,5 +353,4 @@ def test_probe(server):
     ],
 )
 def test_not_an_address(url):
-    with pytest.raises(tg.ConfigError, match="expected an address such as"):
-        transfer.check_url(url)
+    refuses(lambda: transfer.check_url(url), tg.ConfigError, "address")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tree_models
 from rankers import small_any, small_graph, small_tile
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -44,8 +45,7 @@ def test_predictions_are_those_of_lightgbm(part: int) -> None:
         text, width = booster.model_to_string(), rows.shape[1]
         raw = {k: booster.predict(rows, num_iteration=k, raw_score=True) for k in (1, 3, 1000)}
         if not np.isfinite(raw[1000]).all():
-            with pytest.raises(tg.DataError, match="leaf_value: expected .* finite"):
-                forest(text, width)
+            refuses(lambda: forest(text, width), tg.DataError, "leaf_value", "finite")
             refused += 1
             continue
         mine = forest(text, width)
@@ -176,8 +176,7 @@ def test_texts_that_are_refused(case: str) -> None:
 
 @pytest.mark.parametrize("columns", [[0, 1, 3], [0, 0, 1], [-1, 0, 1], [0, 2, 1]])
 def test_columns_that_are_refused(columns: list[int]) -> None:
-    with pytest.raises(tg.DataError, match="columns: expected ascending columns of the table"):
-        _core.Forest(SMALL, np.array(columns), 3)
+    refuses(lambda: _core.Forest(SMALL, np.array(columns), 3), tg.DataError, "columns", "ascending")
 
 
 def test_what_does_not_matter_may_be_missing_or_wrong() -> None:
@@ -339,8 +338,7 @@ def test_files_of_earlier_versions_open(folder: Path, tmp_path: Path) -> None:
     assert not hasattr(old, "feature_importances_")
     for own in ([1], [0, -1], [10**30, 0], [0, 60], "0 18"):
         tensorfile.write(tmp_path / "bad", "ranker", {**metadata, "own": own}, tensors)
-        with pytest.raises(tg.errors.CheckpointError, match="own: expected"):
-            tg.load_ranker(tmp_path / "bad")
+        refuses(lambda: tg.load_ranker(tmp_path / "bad"), tg.errors.CheckpointError, "own:")
 
 
 def test_what_has_learnt_can_be_copied(folder: Path) -> None:

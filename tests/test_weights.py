@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from rankers import FIELDS, small_graph, small_ranker, small_wide
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.network import weights
@@ -126,17 +127,17 @@ def test_all_that_does_not_fit_is_named_at_once():
 
 def test_values_that_are_no_weights(tmp_path):
     given = published()
-    for name, value, word in (
-        ("classifier.bias", np.array([np.nan], np.float32), "classifier.bias has NaN"),
-        ("classifier.bias", np.array([1]), "classifier.bias is int64, expected floats"),
-        ("classifier.bias", np.array([1e300]), "classifier.bias has NaN or infinity"),
-        ("module.classifier.bias", given["classifier.bias"], "there twice"),
-        ("state_dict", {}, "state_dict is a dict"),
+    for name, value, *names in (
+        ("classifier.bias", np.array([np.nan], np.float32), "classifier.bias", "NaN"),
+        ("classifier.bias", np.array([1]), "classifier.bias", "int64"),
+        ("classifier.bias", np.array([1e300]), "classifier.bias", "infinity"),
+        ("module.classifier.bias", given["classifier.bias"], "twice"),
+        ("state_dict", {}, "state_dict", "dict"),
     ):
-        with pytest.raises(tg.CheckpointError, match=word):
-            tg.Ranker.from_torch({**given, name: value}, scaler=constants(), **SIZES)
+        both = {**given, name: value}
+        refuses(lambda: tg.Ranker.from_torch(both, scaler=constants(), **SIZES), tg.CheckpointError, *names)
     safetensors.numpy.save_file({"step": np.zeros(1, np.int64)}, tmp_path / "w.safetensors")
-    with pytest.raises(tg.CheckpointError, match="step: expected F16, BF16, F32, F64, found I64"):
+    with pytest.raises(tg.CheckpointError, match="step.*found I64"):
         tg.Ranker.from_torch(tmp_path / "w.safetensors", scaler=constants())
 
 
@@ -146,12 +147,10 @@ def test_pickles_are_never_loaded(tmp_path):
         with pytest.raises(tg.CheckpointError, match=r"pickle.*weights-from-outside"):
             tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants())
     (tmp_path / "w.pt").write_bytes(b"x" * 100)
-    with pytest.raises(tg.CheckpointError, match="header"):
-        tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants())
+    refuses(lambda: tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants()), tg.CheckpointError, "header")
     with pytest.raises(FileNotFoundError):
         tg.Ranker.from_torch(tmp_path / "no.safetensors", scaler=constants())
-    with pytest.raises(tg.ConfigError, match="expected a path, found 3"):
-        tg.Ranker.from_torch(3)
+    refuses(lambda: tg.Ranker.from_torch(3), tg.ConfigError, "path", "3")
 
 
 def test_constants_are_given_or_fitted():
@@ -164,19 +163,17 @@ def test_constants_are_given_or_fitted():
     np.testing.assert_array_equal(of_two["scaler.mean"], of_fit["scaler.mean"])
     assert of_one["scaler.count"] < of_two["scaler.count"]
     mean, std = constants()
-    for wrong, word in (
-        ({}, "give the constants"),
-        ({"scaler": (mean, std), "graphs": graphs}, "give the constants"),
-        ({"scaler": mean}, "expected a pair"),
-        ({"scaler": (mean[:-1], std)}, "mean: expected 134"),
-        ({"scaler": (mean, -std)}, "std: expected 134 finite numbers >= 0"),
-        ({"scaler": (mean * np.nan, std)}, "mean: expected 134"),
-        ({"scaler": (mean, std), "node_padding": 1}, "node_padding: expected one of -1, 0"),
+    for wrong, *names in (
+        ({}, "constants"),
+        ({"scaler": (mean, std), "graphs": graphs}, "constants"),
+        ({"scaler": mean}, "pair"),
+        ({"scaler": (mean[:-1], std)}, "mean:", "134"),
+        ({"scaler": (mean, -std)}, "std:", "134"),
+        ({"scaler": (mean * np.nan, std)}, "mean:", "134"),
+        ({"scaler": (mean, std), "node_padding": 1}, "node_padding", "-1, 0"),
     ):
-        with pytest.raises(tg.ConfigError, match=word):
-            tg.Ranker.from_torch(given, **wrong, **SIZES)
-    with pytest.raises(tg.RecipeError):
-        tg.Ranker.from_torch(given, "second")
+        refuses(lambda: tg.Ranker.from_torch(given, **wrong, **SIZES), tg.ConfigError, *names)
+    refuses(lambda: tg.Ranker.from_torch(given, "second"), tg.RecipeError)
 
 
 def test_graphs_padded_otherwise_are_refused(tmp_path):
@@ -189,15 +186,12 @@ def test_graphs_padded_otherwise_are_refused(tmp_path):
         with pytest.raises(tg.DataError, match=r"padded with -1 .* padded with 0; .*\.pb files") as caught:
             r.predict(plain)
         assert caught.value.field == "node_feat" and caught.value.expected == "padding -1"
-        with pytest.raises(tg.DataError, match="padded with 0"):
-            r.partial_fit(plain, [0, 1])
+        refuses(lambda: r.partial_fit(plain, [0, 1]), tg.DataError, "padded with 0")
         assert np.isfinite(r.partial_fit(padded(), np.arange(8)))
-    with pytest.raises(tg.DataError, match="padded with 0"):
-        tg.Ranker.from_torch(given, graphs=plain, **SIZES)
+    refuses(lambda: tg.Ranker.from_torch(given, graphs=plain, **SIZES), tg.DataError, "padded with 0")
     published_data = tg.Ranker.from_torch(given, scaler=constants(), node_padding=0, **SIZES)
     assert published_data.predict(plain).shape == (96,)
-    with pytest.raises(tg.DataError, match="published files as they are"):
-        published_data.predict(padded())
+    refuses(lambda: published_data.predict(padded()), tg.DataError, "published")
 
 
 def test_rankers_trained_here_ask_for_nothing():
@@ -207,13 +201,12 @@ def test_rankers_trained_here_ask_for_nothing():
     ranker.predict(padded())
 
 
-@pytest.mark.parametrize("value", [2, True, -1.0, None])
-def test_a_wrong_padding_in_a_file_is_refused(value, tmp_path):
-    ranker = tg.Ranker.from_torch(published(), scaler=constants(), **SIZES)
-    ranker.pipeline.steps[-1]["value"] = value
-    ranker.save(tmp_path / "r.safetensors")
-    with pytest.raises(tg.CheckpointError, match="preprocessing"):
-        tg.Ranker.load(tmp_path / "r.safetensors")
+def test_a_wrong_padding_in_a_file_is_refused(tmp_path):
+    ranker, path = tg.Ranker.from_torch(published(), scaler=constants(), **SIZES), tmp_path / "r.safetensors"
+    for value in (2, True, -1.0, None):
+        ranker.pipeline.steps[-1]["value"] = value
+        ranker.save(path)
+        refuses(lambda: tg.Ranker.load(path), tg.CheckpointError, "preprocessing")
 
 
 def test_sizes_are_fields():
@@ -248,11 +241,11 @@ def test_the_tile_model(tmp_path):
     assert (renamed.predict(graph) == ranker.predict(graph)).all()
     assert weights.read_weights({"w": np.ones(1)}, {"": "head."})[0].keys() == {"head.w"}
     for wrong in ({"scaler": constants()}, {"config_scaler": configs}):
-        with pytest.raises(tg.ConfigError, match="scaler=.* and config_scaler="):
+        with pytest.raises(tg.ConfigError, match="scaler=.*config_scaler="):
             tg.Ranker.from_torch(given, **wrong, **SIZES)
     feat = graph.node_feat.copy()
     feat[:, padding.COLUMNS] = -1
-    with pytest.raises(tg.DataError, match="padded with 0 .* padded with -1"):
+    with pytest.raises(tg.DataError, match="padded with 0.*padded with -1"):
         ranker.predict(graph.replace(node_feat=feat))
     either = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, node_padding=-1, **SIZES)
     assert either.node_padding is None and (either.predict(graph) != ranker.predict(graph)).any()

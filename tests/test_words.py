@@ -71,7 +71,6 @@ EXEMPT = {
     "bytes, max_bytes": "what is left of a limit",
     "expected at most {most} columns": "a constant",
     "graphs can be trained on": "a single graph raises its own error",
-    "tile sizes measured on a TPU": "constants, all above 1",
     "rounds{kept}": "2 or more",
     "digest([": "what a checkpoint is compared by",
 }

@@ -16,18 +16,23 @@ import jax.numpy as jnp  # noqa: E402
 import tpugraphs as tg  # noqa: E402
 from tpugraphs import _core  # noqa: E402
 from tpugraphs.data import hlo  # noqa: E402
-from tpugraphs.xla import work, zoo  # noqa: E402
+from tpugraphs.data.collections import DEFAULT_MAX_BYTES  # noqa: E402
+from tpugraphs.xla import zoo  # noqa: E402
 
 X = np.ones((64, 48), np.float32)
 W = np.ones((48, 48), np.float32)
 
 
-NAMES = [column.name for column in work.COLUMNS]
+NAMES = _core.hlo_work_columns()
+
+
+def columns_of(module):
+    return _core.hlo_work(module, DEFAULT_MAX_BYTES)[1][0]
 
 
 def counts_of(module):
     """By column, and as the reference counts them."""
-    found = work.columns_of(module)
+    found = columns_of(module)
     np.testing.assert_array_equal(found, reference.work(module))
     return dict(zip(NAMES, found.tolist(), strict=True))
 
@@ -87,7 +92,7 @@ def test_a_graph_of_options_has_them():
     graph = tg.xla.collect(
         lambda x, w: jnp.tanh(x @ w), X, W, n_configs=2, rounds=2, passes=1, least=1e-4, verbose=False
     )
-    assert graph.schema.graph == work.COLUMNS
+    assert [column.name for column in graph.schema.graph] == NAMES
     found = dict(zip((c.name for c in graph.schema.graph), graph.graph_feat.tolist(), strict=True))
     assert in_all(found, "dot") == pytest.approx(64 * 48 * 48)
 
@@ -156,11 +161,11 @@ def test_numbers_have_an_end():
         counts = counts_of(module(body, [op(2, "while", (), calls=[1], config=config)]))
         assert counts["most runs of a loop"] == 1e9
     doubling = [body, *([op(1, "call", calls=[n, n]), op(2, "while", calls=[n])] for n in range(1, 200))]
-    found = work.columns_of(module(*doubling))
+    found = columns_of(module(*doubling))
     assert np.isfinite(found).all() and found.max() == np.float32(1e30)
     large = [op(1, "parameter", [huge] * 6), op(2, "parameter", [huge] * 6), op(3, "constant", [-1] * 40)]
     dot = {"operands": [1, 2], "dot": [[0, 1, 2], [0], [3, 4], []]}
-    assert np.isfinite(work.columns_of(module([*large, op(4, "dot", [huge] * 40, **dot)]))).all()
+    assert np.isfinite(columns_of(module([*large, op(4, "dot", [huge] * 40, **dot)]))).all()
 
 
 WRONG = {
@@ -182,7 +187,7 @@ WRONG = {
 def test_what_is_no_optimised_program_is_refused(what):
     data, message = WRONG[what]
     with pytest.raises(tg.DataError, match=message):
-        work.columns_of(data)
+        columns_of(data)
 
 
 def test_max_bytes_is_kept():
@@ -202,7 +207,7 @@ def test_the_bytes_of_anything_do_no_worse_than_an_error():
         raw = bytearray(raws[number % len(raws)])
         for place in rng.integers(0, len(raw), rng.integers(1, 4)):
             raw[place] = rng.integers(0, 256)
-        for call in (work.columns_of, hlo.fusions):
+        for call in (columns_of, hlo.fusions):
             try:
                 call(bytes(raw[: rng.integers(1, len(raw) + 1)] if number % 3 else raw))
             except tg.DataError as error:

@@ -17,6 +17,7 @@ import hlo_files
 import numpy as np
 import pytest
 from hlo_files import Writer
+from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import cli
@@ -182,8 +183,7 @@ def test_fusions_come_with_what_they_call():
         main["instructions"][1]["calls"] = [wrong[2]]
         with pytest.raises(tg.DataError, match=f"graph 'mine': .*{text}"):
             hlo.fusions(Writer().module(program), "mine")
-    with pytest.raises(tg.DataError, match="raise max_bytes"):
-        hlo.fusions(twice, max_bytes=1000)
+    refuses(lambda: hlo.fusions(twice, max_bytes=1000), tg.DataError, "max_bytes")
 
 
 # --- programs and their arguments ----------------------------------------------------------------------------
@@ -224,34 +224,34 @@ def test_scalars_donated_arguments_and_odd_types_are_measured():
     assert not arguments[0].is_deleted()
 
 
-def test_what_cannot_be_measured_is_said():
+def test_what_cannot_be_measured_is_refused():
     gone = jnp.ones(3)
     gone.delete()
-    shape = jax.ShapeDtypeStruct((3,), np.float32)
-    cases = [
-        (lambda: Program(lambda k: k, (jax.random.key(0),)), "random keys; pass jax.random.key_data"),
-        (lambda: Program(lambda x: jax.random.key(0), (X,)), "plain arrays as outputs, found random keys"),
-        (lambda: Program(lambda x: None, (X,), "void"), "void: expected a function that returns arrays"),
-        (lambda: Program(lambda x: x @ np.ones(3), (X,), "bad"), "bad: cannot be traced: TypeError"),
-        (lambda: Program(lambda x: jax.pure_callback(abs, shape, x), (X[0, :3],)).module(), "take out callbacks"),
-        (lambda: Program(lambda x: (jax.debug.print("{}", x), x)[1], (X,)).module(), "take out callbacks"),
-        (lambda: tg.xla.collect(lambda x: x, shape), "expected arrays to run with, found a jax.ShapeDtypeStruct"),
-        (lambda: tg.xla.collect(lambda x: x, gone), "cannot be read: .*deleted"),
-        (lambda: tg.xla.collect(softmax, X, W, space="tile"), "space: expected one of options, "),
-        (lambda: tg.xla.collect(softmax, X, W, rounds=1), "rounds: expected a whole number of at least 2"),
-        (lambda: tg.xla.collect(softmax, X, W, passes=0), "passes: expected a whole number of at least 1"),
-        (lambda: tg.xla.collect(softmax, X, W, n_configs=True), "n_configs: expected a whole number"),
-        (lambda: tg.xla.collect(softmax, X, W, seed=-1), "seed: expected a whole number of at least 0"),
-        (lambda: tg.xla.collect(softmax, X, W, timeout=0), "timeout: expected a number above 0"),
-        (lambda: tg.xla.collect(softmax, X, W, tolerance=float("nan")), "tolerance: expected a number"),
-        (lambda: tg.xla.collect(softmax, X, W, out="x.csv"), "out: expected a name that ends in .npz or .tgpack"),
-        (lambda: tg.xla.collect(softmax, X, W, out="no/x.npz"), "out: expected a folder .*; make it first"),
-        (lambda: tg.Graph(node_feat=X[:, :1], edge_index=np.zeros((0, 2)), about={"a": {1}}), "about: .* JSON can hold"),
-        (lambda: tg.Graph(node_feat=X[:, :1], edge_index=np.zeros((0, 2)), about={"a": np.nan}), "about: .* JSON can hold"),
-    ]  # fmt: skip
-    for call, text in cases:
-        with pytest.raises(ConfigError, match=text):
-            call()
+    shape, bare = (
+        jax.ShapeDtypeStruct((3,), np.float32),
+        {"node_feat": X[:, :1], "edge_index": np.zeros((0, 2))},
+    )
+    for call, *names in (
+        (lambda: Program(lambda k: k, (jax.random.key(0),)), "random keys", "jax.random.key_data"),
+        (lambda: Program(lambda x: jax.random.key(0), (X,)), "outputs", "random keys"),
+        (lambda: Program(lambda x: None, (X,), "void"), "void", "arrays"),
+        (lambda: Program(lambda x: x @ np.ones(3), (X,), "bad"), "bad", "TypeError"),
+        (lambda: Program(lambda x: jax.pure_callback(abs, shape, x), (X[0, :3],)).module(), "callbacks"),
+        (lambda: Program(lambda x: (jax.debug.print("{}", x), x)[1], (X,)).module(), "callbacks"),
+        (lambda: tg.xla.collect(lambda x: x, shape), "arrays", "jax.ShapeDtypeStruct"),
+        (lambda: tg.xla.collect(lambda x: x, gone), "deleted"),
+        (lambda: tg.xla.collect(softmax, X, W, space="tile"), "space", "options"),
+        *(
+            (lambda option=option: tg.xla.collect(softmax, X, W, **option), next(iter(option)))
+            for option in (
+                {"rounds": 1}, {"passes": 0}, {"n_configs": True}, {"seed": -1}, {"timeout": 0}, {"tolerance": float("nan")},
+            )
+        ),
+        (lambda: tg.xla.collect(softmax, X, W, out="x.csv"), "out", ".npz", ".tgpack"),
+        (lambda: tg.xla.collect(softmax, X, W, out="no/x.npz"), "out", "folder"),
+        *((lambda value=value: tg.Graph(**bare, about={"a": value}), "about", "JSON") for value in ({1}, np.nan)),
+    ):  # fmt: skip
+        refuses(call, ConfigError, *names)
 
 
 def test_a_program_that_does_not_compile_is_named():
@@ -342,8 +342,7 @@ def test_options_that_xla_does_not_know_are_left_out(child):
     with pytest.raises(ConfigError, match="knows none of the options"):
         spaces._known(given[:1], child)
     other = SimpleNamespace(ask=child.ask, device={"platform": "gpu"})
-    with pytest.raises(ConfigError, match="options are for CPUs, found platform 'gpu'"):
-        spaces._known(given, other)
+    refuses(lambda: spaces._known(given, other), ConfigError, "platform 'gpu'")
 
 
 def test_names_of_a_list_are_put_together():
@@ -454,7 +453,7 @@ def test_a_measurement_is_the_fastest_of_its_passes(monkeypatch):
 
 def test_the_default_must_run(monkeypatch):
     interfere(monkeypatch, "compile", lambda child, *_: hit(child, signal.SIGKILL))
-    with pytest.raises(Error, match="softmax: the default cannot be compiled and run: .*SIGKILL"):
+    with pytest.raises(Error, match="softmax.*SIGKILL"):
         tg.xla.collect(softmax, X, W, space="constraint", n_configs=2, **QUICK)
 
 
@@ -563,8 +562,7 @@ def test_ctrl_c_ends_the_zoo(monkeypatch, tmp_path):
         return SimpleNamespace(about={"interrupted": len(measured) == 2})
 
     monkeypatch.setattr(building, "collect", early)
-    with pytest.raises(KeyboardInterrupt, match=r"attention-bhtd.1 is not done; the same call continues"):
-        tg.xla.build(tmp_path)
+    refuses(lambda: tg.xla.build(tmp_path), KeyboardInterrupt, "attention-bhtd.1")
     assert len(measured) == 2
 
 
@@ -572,7 +570,7 @@ def test_a_program_without_layouts_does_not_end_the_zoo(tmp_path):
     """Nothing in it has two dimensions: it is left out, and the others are measured."""
     found = []
     how = {"only": ["sort-top-k"], "sizes": 1, "space": "constraint", "n_configs": 2, **QUICK}
-    with pytest.raises(tg.DataError, match="no graphs in its splits"):
+    with pytest.raises(tg.DataError, match="splits"):
         tg.xla.build(tmp_path, report=lambda program, graph: found.append((program.name, str(graph))), **how)
     assert found == [
         ("sort-top-k.0", "sort-top-k.0: there is no value with two dimensions or more to lay out")
@@ -863,7 +861,7 @@ def test_the_best_configs_are_measured_again(measured):
     np.testing.assert_array_equal(again.config_feat[0], graph.config_feat[0])  # the default comes first
     np.testing.assert_array_equal(again.config_feat[1:], best.config_feat)
     np.testing.assert_array_equal(again.config_digits[1:], best.config_digits)
-    with pytest.raises(tg.ConfigError, match="other columns or configurable nodes"):
+    with pytest.raises(tg.ConfigError, match="columns.*configurable nodes"):
         tg.xla.collect(softmax, X, W, space="options", configs=best, **QUICK)
 
 
@@ -887,8 +885,7 @@ def test_options_of_a_config_are_those_that_jax_takes(measured):
     config = graph.ran[-1]
     compiled = jax.jit(softmax).lower(X, W).compile(compiler_options=tg.xla.compiler_options(graph, config))
     np.testing.assert_allclose(compiled(X, W), jax.jit(softmax)(X, W), rtol=1e-4)
-    with pytest.raises(tg.ConfigError, match="expected options of XLA"):
-        tg.xla.compiler_options(measured("constraint"), 0)
+    refuses(lambda: tg.xla.compiler_options(measured("constraint"), 0), tg.ConfigError, "options of XLA")
 
 
 def test_the_zoo_becomes_a_collection(tmp_path, capsys):
@@ -918,8 +915,7 @@ def test_the_zoo_becomes_a_collection(tmp_path, capsys):
     assert (folder / "train" / "mlp.0.npz").stat().st_mtime_ns == before
     (found,) = json.loads(capsys.readouterr().out)["graphs"]
     assert (found["name"], found["configs"]) == ("mlp.0", 4) and found["best_ms"] <= found["default_ms"]
-    with pytest.raises(tg.DataError, match="no graphs in its splits"):
-        tg.xla.data_sheet(tmp_path)
+    refuses(lambda: tg.xla.data_sheet(tmp_path), tg.DataError, "splits")
 
 
 def test_a_file_with_a_program_is_measured(tmp_path, capsys):

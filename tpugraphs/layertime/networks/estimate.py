@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -339,9 +339,15 @@ def _finite(found: Any, shape: tuple[int, ...]) -> Floats:
 # ---- data parallelism
 
 
+@overload
+def ring_ms(gradient_bytes: float, replicas: int, link_gbps: float, latency_ms: float = 0.0) -> float: ...
+@overload
 def ring_ms(
     gradient_bytes: ArrayLike, replicas: ArrayLike, link_gbps: ArrayLike, latency_ms: ArrayLike = 0.0
-) -> Any:
+) -> float | Floats: ...
+def ring_ms(
+    gradient_bytes: ArrayLike, replicas: ArrayLike, link_gbps: ArrayLike, latency_ms: ArrayLike = 0.0
+) -> float | Floats:
     """Return the time of a ring all-reduce in milliseconds.
 
     Each of n replicas sends and receives 2 (n - 1) / n of the bytes, in 2 (n - 1) turns: Patarasuk and Yuan,
@@ -367,7 +373,11 @@ def ring_ms(
     return float(found) if found.ndim == 0 else found
 
 
-def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> Any:
+@overload
+def exposed_ms(link_ms: float, compute_ms: float, overlap: float = 0.0) -> float: ...
+@overload
+def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> float | Floats: ...
+def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> float | Floats:
     """Return the part of the communication that computing does not hide, in ms.
 
     Parameters
