@@ -410,7 +410,7 @@ def verdict(code: int | None, said: str) -> str:
     """What became of a mutation."""
     if code == 0:
         return "**survived**"
-    if code is None or "\nTimeout (" in said:
+    if code is None or "Timeout (" in said:
         return "killed: hangs"
     failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", said, re.M)
     return f"killed by `{failed[1].split('[')[0]}`" if failed else f"killed: pytest ends with {code}"

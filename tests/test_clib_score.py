@@ -151,6 +151,19 @@ def test_digits_of_a_schema_are_scored_and_checked(program, tmp_path):
     assert done.stderr == "configs: expected digits that the schema has, found 3 in column 1 of config 39\n"
 
 
+def test_one_digit_per_node_is_scored(program, tmp_path):
+    def make(seed):
+        whole = with_digits(seed)
+        schema = Schema(**{**vars(whole.schema), "digits": whole.schema.digits[:1]})
+        return whole.replace(node_config_feat=whole.config_digits[..., :1].copy(), schema=schema)
+
+    ranker = small_ranker("graph-config", steps=3)
+    ranker.fit([make(0), make(1)])
+    expected = ranker.predict(make(2))
+    assert np.unique(expected).size > 9
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, make(2)), expected)
+
+
 def test_digits_and_features_are_scored_together(program, tmp_path):
     ranker = small_ranker("graph-config", steps=3)
     ranker.fit([both(0), both(1)])
