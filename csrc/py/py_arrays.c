@@ -369,8 +369,8 @@ static PyObject *as_floats(PyObject *self, PyObject *args) {
     (void)self;
     tg_door door = {0};
     PyObject *given, *sizes;
-    if (!PyArg_ParseTuple(args, "O&OO&O!:as_floats", tg_take_text, &door.field, &given, tg_take_text, &door.letters,
-                          &PyTuple_Type, &sizes) ||
+    if (!PyArg_ParseTuple(args, "O&OO&O!:as_floats", tg_take_text, &door.field, &given, tg_take_text,
+                          &door.letters, &PyTuple_Type, &sizes) ||
         open_door(&door, given) < 0)
         return NULL;
     const Py_ssize_t n = PyTuple_Size(sizes), most = (Py_ssize_t)strlen(door.letters);
@@ -385,7 +385,8 @@ static PyObject *as_whole(PyObject *self, PyObject *args) {
     (void)self;
     tg_door door = {0};
     PyObject *given;
-    if (!PyArg_ParseTuple(args, "O&OO&:as_whole", tg_take_text, &door.field, &given, tg_take_text, &door.letters) ||
+    if (!PyArg_ParseTuple(args, "O&OO&:as_whole", tg_take_text, &door.field, &given, tg_take_text,
+                          &door.letters) ||
         open_door(&door, given) < 0)
         return NULL;
     PyObject *array = (PyObject *)tg_door_whole(&door, INT64_MIN, INT64_MAX, NULL);
@@ -415,7 +416,8 @@ static PyObject *as_digits(PyObject *self, PyObject *args) {
     tg_door door = {.letters = "CKD"};
     tg_digit_values values;
     PyObject *given;
-    if (!PyArg_ParseTuple(args, "O&OO&:as_digits", tg_take_text, &door.field, &given, tg_take_values, &values) ||
+    if (!PyArg_ParseTuple(args, "O&OO&:as_digits", tg_take_text, &door.field, &given, tg_take_values,
+                          &values) ||
         open_door(&door, given) < 0)
         return NULL;
     door.dims[2] = values.n < 0 ? TG_DIGITS : (npy_intp)values.n;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 static int wrong_entry(void) {
-    PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (ModelGraph, rows), (Prepared, rows), "
-                                     "(Prepared, rows, segment) or (Prepared, rows, segment, moved)");
+    PyErr_SetString(PyExc_TypeError,
+                    "slates: every entry must be a tuple (ModelGraph, rows), (Prepared, rows), "
+                    "(Prepared, rows, segment) or (Prepared, rows, segment, moved)");
     return -1;
 }
 

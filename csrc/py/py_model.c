@@ -507,8 +507,8 @@ static PyType_Spec workspace_spec = {.name = "tpugraphs._core.Workspace",
 
 int tg_add_model_types(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
-    if (tg_add_model_graph_type(module) < 0 || tg_add_prepared_type(module) < 0 || tg_add_store_type(module) < 0 ||
-        tg_add_visits_type(module) < 0 || tg_add_segments_type(module) < 0)
+    if (tg_add_model_graph_type(module) < 0 || tg_add_prepared_type(module) < 0 ||
+        tg_add_store_type(module) < 0 || tg_add_visits_type(module) < 0 || tg_add_segments_type(module) < 0)
         return -1;
     if (tg_add_type(module, &model_spec, "Model", &state->model) < 0) return -1;
     return tg_add_type(module, &workspace_spec, "Workspace", &state->workspace);

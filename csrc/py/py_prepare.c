@@ -46,7 +46,8 @@ static void leave(py_prepare *self) { self->users -= self->users < 0 ? -1 : 1; }
 /* ---- stored graphs ---- */
 
 /* A field of a graph as an array, or NULL where it has none; -1 with an exception. */
-static int part(tg_py_graph *graph, tg_graph_field field, npy_intp *dims, const char *shape, PyArrayObject **array) {
+static int part(tg_py_graph *graph, tg_graph_field field, npy_intp *dims, const char *shape,
+                PyArrayObject **array) {
     const struct tg_graph_field_spec *spec = &tg_graph_fields[field];
     PyObject *found = tg_graph_get(graph, field);
     *array = NULL;
@@ -172,7 +173,8 @@ static void prepare_dealloc(PyObject *object) {
 static PyObject *fit(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
     source from = {.extra = Py_None};
-    if (!PyArg_ParseTuple(args, "O!|O:fit", tg_state_of(object)->graph, &from.graph, &from.extra)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!|O:fit", tg_state_of(object)->graph, &from.graph, &from.extra))
+        return NULL;
     tg_kept *kept;
     PyObject *capsule = take_stored(&from, &self->program) < 0 ? NULL : new_kept(&kept);
     if (capsule == NULL || enter(self, 1) < 0) {
@@ -205,7 +207,8 @@ static PyObject *finish(PyObject *object, PyObject *unused) {
 }
 
 /* The nodes of a graph as a model takes them; with `configs`, features of configs, too. */
-static tg_py_model_graph *nodes_of(PyObject *object, source *from, PyObject *capsule, int digit_rows, int configs) {
+static tg_py_model_graph *nodes_of(PyObject *object, source *from, PyObject *capsule, int digit_rows,
+                                   int configs) {
     py_prepare *self = (py_prepare *)object;
     tg_kept *kept = NULL;
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
@@ -252,14 +255,16 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     PyObject *capsule = Py_None, *digits = Py_None, *measured = Py_None, *rows = Py_None, *weights = Py_None;
     int digit_rows = 0, configs = 1;
     tg_state *state = tg_state_of(object);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOipOOOO:apply", names, state->graph, &from.graph, &from.extra,
-                                     &capsule, &digit_rows, &configs, &digits, &measured, &rows, &weights))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOipOOOO:apply", names, state->graph, &from.graph,
+                                     &from.extra, &capsule, &digit_rows, &configs, &digits, &measured, &rows,
+                                     &weights))
         return NULL;
     tg_py_model_graph *nodes = nodes_of(object, &from, capsule, digit_rows, configs);
     free(from.nodes);
     if (nodes == NULL) return NULL;
     int64_t bytes = 0;
-    PyObject *mapped = Py_None, *own = configs ? digits_of(from.graph, digits, &bytes, &mapped) : Py_NewRef(Py_None);
+    PyObject *mapped = Py_None,
+             *own = configs ? digits_of(from.graph, digits, &bytes, &mapped) : Py_NewRef(Py_None);
     int fine = own != NULL && (!configs || tg_py_model_graph_configs(nodes, own, Py_None) == 0);
     Py_XDECREF(own);
     tg_made_of made = {.name = from.graph->field[TG_G_NAME],
@@ -384,13 +389,15 @@ static PyObject *get_counts(PyObject *object, void *unused) {
 
 static PyMethodDef methods[] = {
     {"fit", fit, METH_VARARGS,
-     PyDoc_STR("fit(graph, extra=None (N, X)): add one graph, with further features of its nodes, to the fit, or begin "
+     PyDoc_STR("fit(graph, extra=None (N, X)): add one graph, with further features of its nodes, to the "
+               "fit, or begin "
                "a new one after finish. Returns what pruning kept of it.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("apply(graph, extra=None (N, X), kept=None, digit_rows=0, configs=True, digits=None, measured=None, "
-               "rows=None, weights=None) -> Prepared: with other digits, and (runtimes, normalizers), of which the "
-               "configs are `rows`; without, all of the graph's own.")},
+     PyDoc_STR(
+         "apply(graph, extra=None (N, X), kept=None, digit_rows=0, configs=True, digits=None, measured=None, "
+         "rows=None, weights=None) -> Prepared: with other digits, and (runtimes, normalizers), of which the "
+         "configs are `rows`; without, all of the graph's own.")},
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
@@ -415,8 +422,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, prepare_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc,
-     (void *)PyDoc_STR("Prepare(steps): preprocessing, from a Graph to what a model takes.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Prepare(steps): preprocessing, from a Graph to what a model takes.")},
     {0, NULL},
 };
 

@@ -217,8 +217,8 @@ static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     long long segments = 0, bytes = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!U|pOOOOOLOL:Prepared", names,
                                      ((tg_state *)PyType_GetModuleState(type))->model_graph, &nodes, &of.name,
-                                     &of.configs, &of.measured, &of.normalizers, &of.kept, &of.weights, &of.valid,
-                                     &segments, &of.mapped, &bytes))
+                                     &of.configs, &of.measured, &of.normalizers, &of.kept, &of.weights,
+                                     &of.valid, &segments, &of.mapped, &bytes))
         return NULL;
     of.segments = segments, of.bytes = bytes;
     return tg_new_prepared(type, (tg_py_model_graph *)nodes, &of);
