@@ -5,6 +5,7 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 # base
 SCHEMA: dict[str, int]
@@ -88,6 +89,7 @@ class Digits:
     def release(self) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@disjoint_base
 class Graph:
     node_feat: NDArray[np.float32]
     node_opcode: NDArray[np.uint8] | None
