@@ -64,7 +64,7 @@ def test_reports_have_the_unit() -> None:
     assert told["runtime_ns"] is None and told["runtime"]["max"] == pytest.approx(GFLOPS[7])
     assert told["schema"]["direction"] == "maximize" and told["schema"]["unit"] == "GFLOP/s"
     expected = "50 / 91.5 / 99.22 GFLOP/s, more is better (min / median / max)"
-    assert f"value             {expected}" in format_description(told) and "unit not said" not in expected
+    assert f"value             {expected}" in format_description(told) and "no unit" not in expected
     assert ">value</th>" in graph._repr_html_() and expected in graph._repr_html_()
     assert repr(graph.schema) == "Schema(1 config, GFLOP/s, more is better)"
     level = graph.replace(runtime=np.full(8, 0.25))

@@ -115,7 +115,7 @@ def test_a_report_says_what_was_learnt_from() -> None:
     ranker = small_ranker(steps=3).fit(first, verbose=False)
     report = ranker.evaluate([first, second], draws=5)
     assert list(report.known) == ["small0"] and report.to_dict()["learnt_from"] == ["small0"]
-    words = "Learnt from 1 graph (small0): this tells what is remembered"
+    words = "Learnt from 1 graph (small0): this shows what is remembered"
     assert words in report.table() and words in report.to_markdown() and words in report._repr_html_()
     fresh = ranker.evaluate(second, draws=5)
     assert not fresh.known and "Learnt from" not in fresh.table() and "learnt_from" not in fresh.to_dict()

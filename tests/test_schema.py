@@ -402,9 +402,9 @@ def test_descriptions():
     assert "c0 (number)" in text and "0.0005 / 0.002 / 0.003 ms" in text and "1 config failed" in text
     assert "&lt;b&gt;" in g._repr_html_() and repr(g) == "Graph('<b>', nodes=1, edges=0, configs=4)"
     bare = tg.Graph(config_feat=np.eye(2), runtime=[1, 4], node_opcode=[3])
-    assert bare.describe()[
-        "runtime_ns"
-    ] is None and "unit not said" in tg.data.description.format_description(bare.describe())
+    assert bare.describe()["runtime_ns"] is None and "no unit" in tg.data.description.format_description(
+        bare.describe()
+    )
 
 
 def test_what_needs_a_published_graph_says_so():

@@ -643,7 +643,7 @@ def test_journals(tmp_path):
     with pytest.warns(UserWarning, match="g.npz.journal: other programs than before: measured again"):
         assert journal(out).start(["b", "a"]) == []
     nowhere = journal(None)
-    with nowhere.held():
+    with nowhere.locked():
         assert nowhere.start(["a"]) == []
         nowhere.add(1, [1.0])
         nowhere.remove()

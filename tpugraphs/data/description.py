@@ -125,7 +125,7 @@ def _summary(graph: Graph) -> dict[str, float] | None:
 
 def _in_words(summary: Mapping[str, float], unit: str | None, maximized: bool) -> tuple[str, str]:
     """Return the label and text of a summary: times in milliseconds where the unit is known."""
-    scale, shown = 1.0, ", unit not said"
+    scale, shown = 1.0, ", no unit"
     if maximized:
         shown = f" {unit or ''}".rstrip() + ", more is better"
     elif unit:

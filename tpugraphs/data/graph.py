@@ -171,8 +171,8 @@ class Graph(_core.Graph):
             known = {group: names[group] for group, width in widths.items() if len(names[group]) == width}
             read = Schema.infer(**given, node_opcode=self.node_opcode, names=known)
             digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
-            told = Schema() if schema is None else schema
-            return replace(read, digits=digits, unit=told.unit, direction=told.direction)
+            given_schema = Schema() if schema is None else schema
+            return replace(read, digits=digits, unit=given_schema.unit, direction=given_schema.direction)
         configs = self._digits.shape[0]
         for group, array in feats.items():
             want = len(getattr(schema, group))

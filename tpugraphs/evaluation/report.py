@@ -361,7 +361,7 @@ class Report:
         alone, order = "opa" in names and "tau" not in names, "tau_order" in names
         learnt = f"{counted(len(self.known), 'graph')} ({few(self.known, 3)})"
         notes = [
-            (self.known, f"Learnt from {learnt}: this tells what is remembered, not how others are ranked."),
+            (self.known, f"Learnt from {learnt}: this shows what is remembered, not how others are ranked."),
             ("tau" in names, "tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect."),
             ("tau" in names and single, "A graph with one config has no pairs to order: its tau is 0."),
             (alone, "OPA: share of pairs of configs that are in the right order; 0.5 is chance."),

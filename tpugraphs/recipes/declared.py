@@ -210,14 +210,14 @@ def _merged(options: type[Any], name: str) -> Attribute:
     return merged or vars(CommonFields).get(name, dataclasses.field()).metadata
 
 
-def _attribute(name: str, hint: Any, default: Any, said: Attribute) -> Attribute:
+def _attribute(name: str, hint: Any, default: Any, own: Attribute) -> Attribute:
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     hints = [typing.get_origin(one) or one for one in (typing.get_args(hint) if union else [hint])]
     kinds = [_KINDS.get(one, one.__name__) for one in hints if one is not types.NoneType]
-    if "choices" in said:
+    if "choices" in own:
         kinds = ["choice" if kind == "text" else kind for kind in kinds]
     row = {"name": name, "kind": "|".join(kinds), "none": types.NoneType in hints, "required": False}
-    return {"doc": "", **row, "default": default, **said}
+    return {"doc": "", **row, "default": default, **own}
 
 
 def takes(attr: Attribute, value: Any) -> bool:

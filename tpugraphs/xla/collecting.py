@@ -161,7 +161,7 @@ def collect(
     target = _target(out)
     program = Program(fn, args, name)
     journal = _Journal(target)
-    with journal.held(), Child(program.arguments, timeout) as child:
+    with journal.locked(), Child(program.arguments, timeout) as child:
         chosen = Space(program, child, SPACES[space])
         if configs is None:
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
@@ -304,7 +304,7 @@ class _Journal:
         self._rounds: list[list[float]] = []
         self._size = 0  # bytes of the lines read
 
-    def held(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Lock the file, from before it is read until the result is written."""
         return nullcontext() if self.path is None else locked(str(self.path), "another measurement")
 
