@@ -194,11 +194,11 @@ class Network:
         """Return a graph as the model takes it, and which of its configs: its own, or those given."""
         check_kind(graph, self.kind)
         given = as_configs(graph, configs)
-        prepared = self.prepare(graph, configs=given is None)
-        if given is None:
-            return prepared, graph.row_numbers(configs)
-        prepared = prepared.with_configs(*self.pipeline.configs(given))
-        return prepared, np.arange(prepared.num_configs)
+        if given is not None:
+            prepared = self.prepare(graph, configs=False).with_configs(*self.pipeline.configs(given))
+            return prepared, np.arange(prepared.num_configs)
+        rows = graph.row_numbers(configs)
+        return self.prepare(graph), rows
 
     def score_rows(
         self,
