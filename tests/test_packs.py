@@ -727,7 +727,7 @@ def test_wrong_contents_with_right_checksums(tmp_path):
     handle = packs.Pack(str(path)).handle
     for use in (
         lambda: graph.digits_of([0]), graph.distinct_configs, lambda: ranker.predict(graph),
-        lambda: _core.pack_check(handle, True), lambda: _core.pack_check_configs(handle),
+        lambda: _core.pack_check(handle, True), lambda: graph._digits.stored(),
     ):  # fmt: skip
         refuses(use, tg.DataError, "two.tgpack", "config 0, node 1, tensor 1")
 
@@ -747,10 +747,12 @@ def test_codes_are_checked_by_the_core(tmp_path):
         with pytest.raises(TypeError):
             _core.ModelGraph(*nodes, pair)
     refuses(lambda: _core.ModelGraph(*nodes, (codes, table + 9)), tg.DataError, "digits", "-1..5")
-    for rows in ([4], [-1]):
-        refuses(lambda: _core.decode_rows(codes, table, np.array(rows)), tg.DataError, "rows")
+    for rows in ([4], [-5]):
+        refuses(
+            lambda: _core.Digits((4, 2, 18), codes=codes, table=table).take(rows), IndexError, "4 configs"
+        )
     with pytest.raises(tg.DataError):
-        _core.decode_rows(codes + 1, table, np.array([0]))
+        _core.Digits((4, 2, 18), codes=codes + 1, table=table).take([0])
     with pytest.raises(ValueError):
         _core.pack_check(object(), True)
     with pytest.raises(ValueError):

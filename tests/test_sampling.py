@@ -455,14 +455,3 @@ def test_values_out_of_range_are_refused():
     ):
         for value in wrong:
             refuses(lambda: small_ranker(**{name: value}), tg.ConfigError, name)
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 100])
-def test_many_steps_are_drawn_at_once(n):
-    steps = np.array([0, 5, 3, 3, 250, 1], np.int64)
-    found = _core.sample_steps(n, (3, 1), steps)
-    assert found.tolist() == [int(tg.kernels.sample_epoch(n, 1, (3, 1), int(step))[0]) for step in steps]
-    assert _core.sample_steps(n, (3,), steps[:0]).size == 0
-    refuses(lambda: _core.sample_steps(n, (3,), np.array([2, -1])), tg.ConfigError, "step", "got -1")
-    refuses(lambda: _core.sample_steps(0, (3,), steps), tg.ConfigError, "n = 0")
-    refuses(lambda: _core.sample_steps(n, (3,), steps.astype(float)), ValueError, "steps")

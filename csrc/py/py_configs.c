@@ -207,41 +207,6 @@ int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
     return 0;
 }
 
-/* codes, table, rows -> digits of these rows */
-static PyObject *decode_rows(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *objects[3];
-    if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
-    tg_codes codes;
-    npy_intp t[2] = {-1, TG_LAYOUT_DIGITS}, n[1] = {-1};
-    if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
-    PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
-    PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
-    if (rows == NULL) return NULL;
-    const npy_intp dims[3] = {n[0], (npy_intp)codes.K, TG_DIGITS};
-    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
-    if (digits == NULL) return NULL;
-    int8_t *wide = malloc((size_t)t[0] * 8 + 8), *to = TG_I8(digits);
-    const int64_t *row = TG_I64(rows);
-    tg_error err = {0};
-    tg_status status = wide == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory") : TG_OK;
-    Py_BEGIN_ALLOW_THREADS
-    if (status == TG_OK) status = tg_codes_widen(wide, TG_I8(table), t[0], &err);
-    codes.table = wide, codes.entries = t[0];
-    for (npy_intp i = 0; i < n[0] && status == TG_OK; i++) {
-        const int64_t r = row[i];
-        if (r < 0 || r >= codes.C)
-            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld config%s",
-                                   (long long)r, (long long)codes.C, TG_S(codes.C));
-        else status = tg_codes_row(&codes, r, to + i * codes.K * TG_DIGITS, &err);
-    }
-    Py_END_ALLOW_THREADS
-    free(wide);
-    if (status == TG_OK) return (PyObject *)digits;
-    Py_DECREF(digits);
-    return tg_raise(&err, NULL);
-}
-
 /* The key of a tuple of integers, each taken modulo 2^64. */
 static int key_of(PyObject *labels, uint64_t *key) {
     *key = 0;
@@ -283,29 +248,6 @@ static PyObject *sample_epoch(PyObject *self, PyObject *args) {
     return draw(args, "LLO!L:sample_epoch", 1);
 }
 
-/* sample_steps(n, key, steps) -> rows */
-static PyObject *sample_steps(PyObject *self, PyObject *args) {
-    long long n;
-    PyObject *labels, *given;
-    uint64_t key;
-    npy_intp count[1] = {-1};
-    (void)self;
-    if (!PyArg_ParseTuple(args, "LO!O:sample_steps", &n, &PyTuple_Type, &labels, &given) ||
-        !key_of(labels, &key))
-        return NULL;
-    PyArrayObject *steps = tg_array(given, "steps", NPY_INT64, 1, count, "(n,)");
-    PyArrayObject *rows = steps == NULL ? NULL : tg_new_array(NPY_INT64, 1, count);
-    if (rows == NULL) return NULL;
-    tg_error err;
-    tg_status status = TG_OK;
-    tg_cancel cancel = tg_python_cancel();
-    Py_BEGIN_ALLOW_THREADS;
-    for (npy_intp i = 0; i < count[0] && status == TG_OK; i++)
-        status = tg_sample_epoch(TG_I64(rows) + i, n, 1, key, TG_I64(steps)[i], &cancel, &err);
-    Py_END_ALLOW_THREADS;
-    return status == TG_OK ? (PyObject *)rows : fail(&err, rows, NULL);
-}
-
 PyMethodDef tg_config_methods[] = {
     {"dedup_configs", dedup_configs, METH_O, PyDoc_STR("dedup_configs(digits) -> first, inverse")},
     {"dedup_rows", dedup_rows, METH_O,
@@ -318,9 +260,5 @@ PyMethodDef tg_config_methods[] = {
     {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
     {"sample", sample, METH_VARARGS, PyDoc_STR("sample(n, k, key, sorted) -> rows")},
     {"sample_epoch", sample_epoch, METH_VARARGS, PyDoc_STR("sample_epoch(n, k, key, step) -> rows")},
-    {"sample_steps", sample_steps, METH_VARARGS,
-     PyDoc_STR("sample_steps(n, key, steps (n,)) -> rows (n,): what sample_epoch(n, 1, key, step) gives.")},
-    {"decode_rows", decode_rows, METH_VARARGS,
-     PyDoc_STR("decode_rows(codes (C, K, 3), table (T, 6), rows (n,)) -> digits (n, K, 18).")},
     {NULL, NULL, 0, NULL},
 };

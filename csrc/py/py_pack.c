@@ -127,12 +127,6 @@ int tg_pack_configs(PyObject *capsule) {
     return status == TG_OK ? 0 : -1;
 }
 
-static PyObject *pack_check_configs(PyObject *self, PyObject *capsule) {
-    (void)self;
-    if (tg_pack_configs(capsule) < 0) return NULL;
-    Py_RETURN_NONE;
-}
-
 PyObject *tg_pack_let_go(PyObject *capsule) {
     const mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
     if (m == NULL) return NULL;
@@ -343,8 +337,6 @@ PyMethodDef tg_pack_methods[] = {
     {"pack_check", pack_check, METH_VARARGS,
      PyDoc_STR(
          "pack_check(handle, everything): compare checksums, of all but the configs or of all there is.")},
-    {"pack_check_configs", pack_check_configs, METH_O,
-     PyDoc_STR("pack_check_configs(handle): check the configs, when first called.")},
     {"pack_release", pack_release, METH_O,
      PyDoc_STR("pack_release(handle): give the memory of mapped pages back.")},
     {"pack_write", pack_write, METH_VARARGS,

@@ -185,14 +185,14 @@ def packs():
             tg.load(path).validate()
     read.select([0])
     codes, table = np.zeros((3, 2, 3), np.uint8), np.zeros((1, 6), np.int8)
-    _core.decode_rows(codes, table, np.arange(3))
+    _core.Digits((3, 2, 18), codes=codes, table=table).take(slice(None))
     nodes = (np.zeros((2, 3), np.float32), np.zeros(2, np.uint8), None, np.zeros((1, 2), int), np.arange(2))
     _core.ModelGraph(*nodes, (codes, table))
     for wrong in ((codes, table + 9), (codes[:, :1], table), (codes,)):
         with contextlib.suppress(tg.Error, TypeError):
             _core.ModelGraph(*nodes, wrong)
     with contextlib.suppress(tg.Error):
-        _core.decode_rows(codes + 1, table, np.arange(3))
+        _core.Digits((3, 2, 18), codes=codes + 1, table=table).take(slice(None))
 
 
 _writer = hlo_files.Writer()

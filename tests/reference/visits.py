@@ -133,7 +133,9 @@ class OversampledVisits(Visits):
         """Return the configs of a slate, of `count` that the graph has; some may come twice."""
         draws, (epoch, part) = int(self.draws[index]), divmod(slate, int(self.slates[index]))
         places = (part * self.configs + np.arange(self.configs)) % draws + epoch * draws
-        return _core.sample_steps(draws, (*self.key, 1, index), places) % count
+        key = (*self.key, 1, index)
+        drawn = [int(kernels.sample_epoch(draws, 1, key, int(place))[0]) for place in places]
+        return np.array(drawn, np.int64) % count
 
 
 def _below(bound: int, key: Key) -> int:
