@@ -110,7 +110,8 @@ class Column(_Named):
             wanted = "every value once"
         if wanted is not None:
             raise ConfigError(f"{title}: expected {wanted}, found {values!r:.200}")
-        self._title(values)
+        if values:
+            self._title(values)
         object.__setattr__(self, "values", values)
 
 

@@ -74,11 +74,9 @@ def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     DataError
         Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
-    columns, digits, given = (
-        getattr(graph, "config_feat", None),
-        bool(graph.schema.digits),
-        cast(Any, configs),
-    )
+    if configs is None:
+        return None
+    columns, digits, given = graph.config_feat, bool(graph.schema.digits), cast(Any, configs)
     pair = isinstance(given, (list, tuple)) and len(given) == 2 and not np.isscalar(given[0])
     if columns is not None and digits and pair:
         both = _digits(graph, given[1]), _features(graph, given[0])
