@@ -84,7 +84,7 @@ def find(name: str, sha256: str) -> Path | None:
 
 
 def _files_named(name: str) -> Iterator[Path]:
-    """Yield files of this name, first those in the folder of downloads."""
+    """Yield the paths of files of this name, those in the download folder first."""
     folder = data_folder()
     others = (path for path in sorted(folder.glob(f"*/{name}")) if path.parent.name != _STORE)
     for path in (folder / _STORE / name, folder / name, *others):

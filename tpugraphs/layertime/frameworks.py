@@ -134,7 +134,7 @@ class Jax:
             )
 
     def gpu_properties(self) -> Any:
-        """Return the name of the GPU; JAX knows no figures."""
+        """Return the name of the GPU; JAX does not report its bandwidth or peak."""
         return SimpleNamespace(name=str(self._device.device_kind))
 
     def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, dict[str, Any], list[Any]]:

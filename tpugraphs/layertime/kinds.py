@@ -48,7 +48,7 @@ class Column(NamedTuple):
     aliases : tuple of str
         Other names of the column.
     values : tuple of str
-        The words that a table may hold; empty for a column of numbers.
+        Values of a column of text; empty for a column of numbers.
     """
 
     name: str

@@ -134,7 +134,7 @@ def read_weights(
 
 
 def _array(value: Any) -> NDArray[np.float32]:
-    """Return finite float32; a tensor of PyTorch may be a parameter, of another float type, or freed."""
+    """Return an array or a PyTorch tensor as finite float32; ValueError if its storage was freed."""
     if isinstance(value, Mapping):
         raise ValueError("is a dict, not an array: give that one")
     try:

@@ -66,7 +66,7 @@ class Crew:
         bar.show(sum(fit.step for fit in self.fits), values)
 
     def _take(self, number: int) -> tuple[Fit, int] | None:
-        """Return fit and number of threads of the next step; None if no work is left for a worker."""
+        """Return the fit that trains next, and its number of threads; None if nothing is left to do."""
         with self.lock:
             if self.stop.pressed or not self.waiting:  # the others do what is left
                 self.live -= 1

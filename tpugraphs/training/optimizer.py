@@ -195,7 +195,7 @@ class Tuning:
         self.patterns: list[dict[str, Any]] = [*still, *self.groups]
 
     def frozen(self, layout: Layout) -> list[tuple[int, int]]:
-        """Return begin and end of the parameters that stay as they are.
+        """Return the ranges (begin, end) of the frozen parameters in the flat array of weights.
 
         Raises
         ------
