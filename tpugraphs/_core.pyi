@@ -99,7 +99,7 @@ class Graph:
     graph_feat: NDArray[np.float32] | None
     config_feat: NDArray[np.float32] | None
     runtime: NDArray[Any]
-    config_runtime_normalizers: NDArray[np.int64]
+    config_runtime_normalizers: NDArray[np.int64] | None
     valid: NDArray[np.bool_] | None
     repeats: NDArray[np.float64] | None
     _digits: Digits

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import Graph
 from tpugraphs.errors import ConfigError
-from tpugraphs.preprocess.checks import normalizers_of
 
 GraphT = TypeVar("GraphT", bound=Graph)
 
@@ -100,7 +99,7 @@ def filter_blocks(
         )
     ran = graph.ran
     require_measured(graph, ran, "its blocks cannot be compared", "filter graphs to train on")
-    normalizers = normalizers_of(graph)
+    normalizers = graph.config_runtime_normalizers
     runtimes = graph.config_runtime[ran] / (1 if normalizers is None else normalizers[ran])
     alike = block_divergence(runtimes, size, window) < threshold
     if alike.size == 0:

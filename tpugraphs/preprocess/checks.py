@@ -17,7 +17,6 @@ __all__ = [
     "check_measured",
     "check_order",
     "check_weighted",
-    "normalizers_of",
     "of_kind",
     "ran_only",
 ]
@@ -64,7 +63,7 @@ def check_measured(graph: Graph, kind: str) -> None:
         graph, np.asarray(graph.ran), "nothing can be learnt",
         "train on a measured graph (test files of the collections have no runtimes)",
     )  # fmt: skip
-    check_order(str(graph.name), ran_only(graph).config_runtime, normalizers_of(graph))
+    check_order(str(graph.name), ran_only(graph).config_runtime, graph.config_runtime_normalizers)
 
 
 def check_order(name: str, runtimes: Times, normalizers: NDArray[np.int64] | None) -> None:
@@ -95,8 +94,3 @@ def check_weighted(name: str, count: int) -> None:
 def ran_only(graph: Graph) -> Graph:
     """Leave out configs that failed."""
     return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
-
-
-def normalizers_of(graph: Graph) -> NDArray[np.int64] | None:
-    """Return the normalizers (C,) of a tile graph, None for others."""
-    return getattr(graph, "config_runtime_normalizers", None)

@@ -22,7 +22,6 @@ from tpugraphs.preprocess.checks import (
     check_measured,
     check_order,
     check_weighted,
-    normalizers_of,
     ran_only,
 )  # fmt: skip
 from tpugraphs.system import tensorfile
@@ -331,7 +330,12 @@ class Pipeline:
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep = self._option("dedup", "keep") or "none"
-        rows, digits, runtimes, normalizers = None, None, graph.config_runtime, normalizers_of(graph)
+        rows, digits, runtimes, normalizers = (
+            None,
+            None,
+            graph.config_runtime,
+            graph.config_runtime_normalizers,
+        )
         features = graph.config_feat is not None
         if keep != "none":
             found = None if features else graph._digits.read_distinct()

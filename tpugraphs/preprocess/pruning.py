@@ -153,8 +153,7 @@ def merge(
     """Return what `dedup` keeps of equal configs: rows (n,), runtimes (n,), and normalizers (n,), if any."""
     whole = graph.runtime.dtype == np.int64 and graph.valid is None
     if graph.kind != "graph" or (whole and keep != "mean"):
-        norms = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
-        return _core.merge_configs(first, inverse, graph.runtime, norms, keep)
+        return _core.merge_configs(first, inverse, graph.runtime, graph.config_runtime_normalizers, keep)
     rows, times = _core.merge_measured(first, inverse, graph.runtime.astype(np.float64), graph.valid, keep)
     return rows, times if keep == "mean" else graph.runtime[rows], None
 
