@@ -1,0 +1,237 @@
+#include "search/tuner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "search/extra_trees.h"
+#include "search/surrogate.h"
+
+/* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
+enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32 };
+static const double kappa = 1, better = 0.02; /* tau by which trees must lead */
+static const double per_failure = 3;          /* standard scores that a certain failure costs */
+
+typedef struct asking {
+    const tg_told *told;
+    const double *pool;
+    int64_t m, n; /* candidates; rows that are learnt from */
+    uint64_t key;
+    int64_t *row;   /* (told->n) those that ran, the ones that are learnt from first */
+    double *x, *y;  /* (n, F), (n) */
+    double *guess;  /* (max(n, m)) */
+    double *mean, *variance, *shift; /* (m) */
+    float *found;   /* (TREES, max(n, m)) */
+    tg_cancel *cancel;
+} asking;
+
+/* ---- rows ---- */
+
+static void swap(int64_t *order, int64_t a, int64_t b) {
+    const int64_t one = order[a];
+    order[a] = order[b], order[b] = one;
+}
+
+/* Whether row a is learnt from before row b. */
+static int before(const tg_told *told, int64_t a, int64_t b) {
+    return told->y[a] < told->y[b] || (told->y[a] == told->y[b] && a < b);
+}
+
+/* Brings the `count` best of order(n) to its front, in order, by a heap. */
+static void sift(const tg_told *told, int64_t *heap, int64_t at, int64_t n) {
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && before(told, heap[child], heap[child + 1])) child++;
+        if (!before(told, heap[at], heap[child])) return;
+        swap(heap, at, child);
+    }
+}
+
+static void best_first(const tg_told *told, int64_t *order, int64_t n) {
+    for (int64_t i = n / 2 - 1; i >= 0; i--) sift(told, order, i, n);
+    for (int64_t end = n - 1; end > 0; end--) {
+        swap(order, 0, end);
+        sift(told, order, 0, end);
+    }
+}
+
+/* Rows that ran among the first `among`, at most `most`: the best half of them, and others by chance. */
+static int64_t learn_from(const tg_told *told, int64_t among, int64_t most, uint64_t key, int64_t *row) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < among; i++)
+        if (told->cause[i] == 0) row[n++] = i;
+    if (n <= most) return n;
+    best_first(told, row, n);
+    for (int64_t i = most / 2; i < most; i++) swap(row, i, i + (int64_t)tg_below(key, (uint64_t)i, (uint64_t)(n - i)));
+    return most;
+}
+
+static void gather(asking *a) {
+    const int64_t F = a->told->F;
+    for (int64_t i = 0; i < a->n; i++) {
+        memcpy(a->x + i * F, a->told->x + a->row[i] * F, (size_t)F * sizeof(double));
+        a->y[i] = a->told->y[a->row[i]];
+    }
+}
+
+/* ---- which model ---- */
+
+/* Kendall's tau of guesses and values. */
+static double tau(const double *guess, const double *y, int64_t n) {
+    int64_t sum = 0, pairs = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < i; j++) {
+            const double both = (guess[i] - guess[j]) * (y[i] - y[j]);
+            sum += (both > 0) - (both < 0);
+            pairs += y[i] != y[j];
+        }
+    return pairs > 0 ? (double)sum / (double)pairs : 0;
+}
+
+/* What trees grown on the other folds say of every row. */
+static tg_status trees_left_out(asking *a, double *guess, tg_error *err) {
+    const int64_t F = a->told->F, n = a->n;
+    double *block = malloc((size_t)(n * (2 * F + 2)) * sizeof *block);
+    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for trees of %lld rows", (long long)n);
+    double *in = block, *out = block + n * F, *y = out + n * F;
+    tg_status status = TG_OK;
+    for (int64_t fold = 0; fold < FOLDS && status == TG_OK; fold++) {
+        int64_t rows = 0, asked = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const int here = i % FOLDS == fold;
+            memcpy(here ? out + asked * F : in + rows * F, a->x + i * F, (size_t)F * sizeof *in);
+            if (here) asked++;
+            else y[rows++] = a->y[i];
+        }
+        if (rows == 0 || asked == 0) continue;
+        const tg_trees how = {TREES / 2, 1, (int32_t)F, tg_key(a->key, 2 + (uint64_t)fold)};
+        status = tg_extra_trees(&how, in, y, rows, F, out, asked, a->found, a->cancel, err);
+        for (int64_t i = fold, k = 0; i < n && status == TG_OK; i += FOLDS, k++) {
+            guess[i] = 0;
+            for (int32_t t = 0; t < how.trees; t++) guess[i] += a->found[t * asked + k];
+        }
+    }
+    free(block);
+    return status;
+}
+
+static tg_status pick_model(asking *a, const tg_surrogate *process, tg_asked *asked, tg_error *err) {
+    tg_surrogate_left_out(process, a->guess);
+    asked->tau[0] = tau(a->guess, a->y, a->n);
+    const tg_status status = trees_left_out(a, a->guess, err);
+    asked->tau[1] = status == TG_OK ? tau(a->guess, a->y, a->n) : -1;
+    asked->model = asked->tau[1] > asked->tau[0] + better ? TG_BY_TREES : TG_BY_PROCESS;
+    return status;
+}
+
+/* ---- failures ---- */
+
+/* shift(m): the chance of failing, by cause, in standard scores. */
+static tg_status shift_failures(asking *a, tg_error *err) {
+    const tg_told *told = a->told;
+    double *one = malloc((size_t)told->n * sizeof *one);
+    if (one == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)told->n);
+    tg_status status = TG_OK;
+    memset(a->shift, 0, (size_t)a->m * sizeof *a->shift);
+    for (int32_t cause = 1; cause < TG_CAUSES && status == TG_OK; cause++) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < told->n; i++) count += (int)(one[i] = told->cause[i] == cause);
+        if (count == 0) continue;
+        const tg_trees how = {FAILING, 2, (int32_t)told->F, tg_key(a->key, 100 + (uint64_t)cause)};
+        status = tg_extra_trees(&how, told->x, one, told->n, told->F, a->pool, a->m, a->found, a->cancel, err);
+        for (int32_t t = 0; t < how.trees && status == TG_OK; t++)
+            for (int64_t i = 0; i < a->m; i++) a->shift[i] += per_failure / how.trees * a->found[(int64_t)t * a->m + i];
+    }
+    free(one);
+    return status;
+}
+
+/* ---- choosing ---- */
+
+/* The `count` least of value(m), least first, ties by position. */
+static void least_of(const double *value, int64_t m, int64_t count, int64_t *chosen) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < m; i++) {
+        if (n == count && !(value[i] < value[chosen[n - 1]])) continue;
+        int64_t at = n < count ? n++ : n - 1;
+        for (; at > 0 && value[i] < value[chosen[at - 1]]; at--) chosen[at] = chosen[at - 1];
+        chosen[at] = i;
+    }
+}
+
+static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_error *err) {
+    const tg_trees how = {TREES, 1, (int32_t)a->told->F, tg_key(a->key, 1)};
+    const tg_status status =
+        tg_extra_trees(&how, a->x, a->y, a->n, a->told->F, a->pool, a->m, a->found, a->cancel, err);
+    for (int64_t i = 0; i < a->m && status == TG_OK; i++) {
+        double sum = 0, squares = 0;
+        for (int32_t t = 0; t < TREES; t++) {
+            const double found = a->found[(int64_t)t * a->m + i];
+            sum += found, squares += found * found;
+        }
+        const double mean = sum / TREES;
+        a->mean[i] = mean + a->shift[i] - kappa * sqrt(fmax(squares / TREES - mean * mean, 0));
+    }
+    if (status == TG_OK) least_of(a->mean, a->m, count, chosen);
+    return status;
+}
+
+/* Those that could be best by a bound of their deviation are looked at closely. */
+static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64_t count, int64_t *chosen,
+                                   tg_error *err) {
+    const int64_t F = a->told->F, closely = a->m < CLOSELY ? a->m : CLOSELY < count ? count : CLOSELY;
+    int64_t *near = malloc((size_t)closely * (sizeof *near + (size_t)(F + 2) * sizeof(double)));
+    if (near == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
+    double *x = (double *)(near + closely), *mean = x + closely * F, *shift = mean + closely;
+    tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
+    for (int64_t i = 0; i < a->m; i++) a->guess[i] = a->mean[i] + a->shift[i] - kappa * sqrt(fmax(a->variance[i], 0));
+    least_of(a->guess, a->m, closely, near);
+    for (int64_t i = 0; i < closely; i++) {
+        memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
+        mean[i] = a->mean[near[i]], shift[i] = a->shift[near[i]];
+    }
+    if (status == TG_OK) status = tg_surrogate_choose(process, x, closely, mean, shift, kappa, count, chosen, err);
+    for (int64_t i = 0; i < count && status == TG_OK; i++) chosen[i] = near[chosen[i]];
+    free(near);
+    return status;
+}
+
+static tg_status choose(asking *a, int64_t count, int64_t *chosen, tg_asked *asked, tg_error *err) {
+    const tg_told *told = a->told;
+    const int64_t F = told->F, settled = told->settled < told->n ? told->settled : told->n;
+    double *logs = malloc((size_t)(F + 2) * sizeof *logs);
+    if (logs == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)F);
+    for (int64_t j = 0; j < F + 2; j++) logs[j] = j == F + 1 ? -3 : 0;
+    tg_surrogate process = {.block = NULL};
+    a->n = learn_from(told, settled, TUNED, tg_key(a->key, 0), a->row);
+    gather(a);
+    tg_status status = a->n < 2 ? TG_OK : tg_surrogate_tune(a->x, a->y, a->n, F, logs, a->cancel, err);
+    a->n = learn_from(told, told->n, TG_SURROGATE_ROWS, tg_key(a->key, 0), a->row);
+    gather(a);
+    if (status == TG_OK) status = tg_surrogate_fit(&process, a->x, a->y, a->n, F, logs, err);
+    if (status == TG_OK) status = pick_model(a, &process, asked, err);
+    if (status == TG_OK) status = shift_failures(a, err);
+    if (status == TG_OK)
+        status = asked->model == TG_BY_TREES ? choose_by_trees(a, count, chosen, err)
+                                             : choose_by_process(a, &process, count, chosen, err);
+    tg_surrogate_free(&process);
+    free(logs);
+    return status;
+}
+
+tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, int64_t count, uint64_t key,
+                          int64_t *chosen, tg_asked *asked, tg_cancel *cancel, tg_error *err) {
+    const int64_t rows = told->n < TG_SURROGATE_ROWS ? told->n : TG_SURROGATE_ROWS, wide = m > rows ? m : rows;
+    const size_t doubles = (size_t)(rows * (told->F + 1) + wide + 3 * m);
+    char *block = malloc(doubles * sizeof(double) + (size_t)told->n * sizeof(int64_t) +
+                         (size_t)wide * TREES * sizeof(float));
+    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)m);
+    asking a = {.told = told, .pool = pool, .m = m, .key = key, .cancel = cancel};
+    a.row = (int64_t *)block;
+    a.x = (double *)(a.row + told->n), a.y = a.x + rows * told->F, a.guess = a.y + rows;
+    a.mean = a.guess + wide, a.variance = a.mean + m, a.shift = a.variance + m;
+    a.found = (float *)(a.shift + m);
+    const tg_status status = choose(&a, count, chosen, asked, err);
+    free(block);
+    return status;
+}
