@@ -305,6 +305,7 @@ WINGS = {
     "preprocess": 4,
     "evaluation": 4,
     "xla": 4,
+    "records": 4,
     "recipes": 5,
     "submission": 5,
     "torch": 6,
@@ -369,6 +370,7 @@ THIN = {
     "network": 500,
     "submission": 400,
     "download": 350,
+    "records": 350,
     "torch": 350,
 }  # fmt: skip
 THIN_IN_ALL = 21370
