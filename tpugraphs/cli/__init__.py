@@ -33,7 +33,7 @@ from tpugraphs.system import progress
 __all__ = ["main"]
 
 COMMANDS = (
-    "demo download inspect audit pack recipes train compare evaluate predict submit collect layertime doctor "
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect records layertime doctor "
     "completion"
 ).split()
 

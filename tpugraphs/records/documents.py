@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,12 @@ from tpugraphs.system.texts import parsed
 
 _OWN = ("problem", "device", "environment", "round")  # fields of a record that T4 has no place for
 _CHECK = "correct it, or remove the entry"
-_ERRORS = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime", "InvalidConfig": "constraints"}
+_ERRORS = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime"}
+_ERRORS |= {"InvalidConfig": "constraints"}
+_WORDS = {dict: "an object", list: "a list", str: "a text", float: "a number", bool: "true or false"}
 _FAILED = 1e20  # the time of a failed config in early caches of Kernel Tuner
 _SIGNS = re.compile(rb'"(?:\\.|[^"\\])*"|[{}]', re.S)
+_VALUES = (int, float, str, bool, list, type(None))
 _UNSET = ("pre_hook", "ir_override", "maxnreg")  # of a Config of Triton, left out where they are null
 
 
@@ -39,8 +42,7 @@ def member(entry: Any, name: str, *kinds: type) -> Any:
         raise DataError.of(name, "an object with it", type(entry).__name__, _CHECK)
     value = entry.get(name)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        words = " or ".join({dict: "an object", list: "a list", str: "a text", float: "a number"}.get(kind, "")
-                            for kind in kinds if kind is not int)  # fmt: skip
+        words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
         raise DataError.of(name, words, f"{value!r:.80}" if name in entry else "none", _CHECK)
     return value
 
@@ -56,22 +58,22 @@ def read_t4(data: Any, path: str) -> Iterator[Record]:
         with inside(path, f"results[{number}]"):
             times = member(entry, "times", dict)
             status = member(entry, "invalidity", str)
-            compile_time = times.get("compilation_time", times.get("compilation"))
+            own: dict[str, Any] = {name: entry[name] for name in _OWN if name in entry}
+            own |= {"time": entry.get("timestamp", ""), "status": status}
+            own |= {"compile": times.get("compilation_time", times.get("compilation"))}
             runtimes = times.get("runtimes", [])
             if not runtimes and status == "correct":
                 runtimes = [_objective(entry)]
-            own = {name: entry[name] for name in _OWN if name in entry}
-            config = member(entry, "configuration", dict)
-            yield Record(config, runtimes, status, time=entry.get("timestamp", ""), compile=compile_time, **own)
+            yield Record(member(entry, "configuration", dict), runtimes, **own)
 
 
 def _objective(entry: dict[str, Any]) -> Any:
     """Return the value of the first objective among the measurements."""
-    names = entry.get("objectives") or ["time"]
+    name = [*member({"objectives": ["time"]} | entry, "objectives", list), "time"][0]
     for one in member(entry, "measurements", list):
-        if isinstance(one, dict) and one.get("name") == names[0]:
+        if isinstance(one, dict) and one.get("name") == name:
             return one.get("value")
-    raise DataError.of("measurements", f"times.runtimes, or a measurement {names[0]!r}", "neither", _CHECK)
+    raise DataError.of("measurements", f"times.runtimes, or a measurement {name!r:.80}", "neither", _CHECK)
 
 
 def written_t4(records: Iterable[Record]) -> bytes:
@@ -102,7 +104,7 @@ def mended(raw: bytes) -> Any:
     depth, end = 0, None
     for sign in _SIGNS.finditer(raw):
         depth += {b"{": 1, b"}": -1}.get(sign[0], 0)
-        if depth == 2 and sign[0] == b"}" or (depth == 1 and sign[0] == b'"cache"'):
+        if (depth, sign[0]) in ((2, b"}"), (1, b'"cache"')):
             end = sign
     if end is None:
         return None
@@ -121,19 +123,17 @@ def read_cache(data: Any, path: str) -> Iterator[Record]:
     problem = f"{data.get('kernel_name', '')} {text}".strip()
     for key, entry in entries.items():
         with inside(path, f"cache[{key}]"):
-            config = {name: member(entry, name, int, float, str, bool, list) for name in map(str, names)}
+            config = {name: member(entry, name, *_VALUES) for name in map(str, names)}
             found = [entry.get(name) for name in ("__error__", str(objective), "time")]
             error = next((one for one in found if isinstance(one, str)), None)
             if error is not None and error not in _ERRORS:
                 raise DataError.of("time", f"a number or one of {', '.join(_ERRORS)}", repr(error), _CHECK)
             status = "correct" if error is None else _ERRORS[error]
-            runtimes = entry.get("times") or [entry.get("time")]
             if error is None and entry.get("time") == _FAILED:
                 status = "runtime"
-            yield Record(
-                config, runtimes if status == "correct" else (), status, problem, data.get("device_name", ""),
-                time=entry.get("timestamp", ""), compile=entry.get("compile_time"),
-            )  # fmt: skip
+            runtimes = (entry.get("times") or [entry.get("time")]) if status == "correct" else []
+            own: dict[str, Any] = {"time": entry.get("timestamp", ""), "compile": entry.get("compile_time")}
+            yield Record(config, runtimes, status, problem, data.get("device_name", ""), **own)
 
 
 def is_triton(data: Any) -> bool:
@@ -164,7 +164,8 @@ def is_tokamax(data: Any) -> bool:
         return False
     first = next(iter(data.values()), None)
     timed = next(iter(first.values()), None) if isinstance(first, dict) else None
-    return data.keys() >= {"device_kind", "data"} or (isinstance(timed, dict) and "evaluation_times_ms" in timed)
+    by_args = isinstance(timed, dict) and "evaluation_times_ms" in timed
+    return by_args or data.keys() >= {"device_kind", "data"}
 
 
 def read_tokamax(data: Any, path: str) -> Iterator[Record]:
@@ -179,16 +180,21 @@ def read_tokamax(data: Any, path: str) -> Iterator[Record]:
         problem = pair[0] if isinstance(pair[0], str) else json.dumps(pair[0], sort_keys=True)
         for text, entry in pair[1].items():
             with inside(path, f"arguments {number}, config {text:.80}"):
-                yield Record(
-                    _config(text), member(entry, "evaluation_times_ms", list), problem=problem, device=device,
-                    compile=entry.get("compile_time_ms"),
-                )  # fmt: skip
+                own: dict[str, Any] = {
+                    "problem": problem,
+                    "device": device,
+                    "compile": entry.get("compile_time_ms"),
+                }
+                times = member(entry, "evaluation_times_ms", list)
+                yield Record(json_object("config", text), times, **own)
 
 
-def _config(text: str) -> Mapping[str, Any]:
-    """Return a config that stands as JSON in a text."""
+def json_object(name: str, text: Any) -> dict[str, Any]:
+    """Return an object of JSON that stands in a text, or raise DataError."""
     try:
-        found: Mapping[str, Any] = parsed(text)
-    except ValueError as error:
-        raise DataError.of("config", "an object of JSON", f"{text!r:.80} ({error})", _CHECK) from None
+        found = parsed(text) if isinstance(text, str) else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DataError.of(name, "an object of JSON in a text", f"{text!r:.80}", _CHECK)
     return found

@@ -98,7 +98,8 @@ def _read(path: str) -> list[Record]:
     if start.startswith(_PARQUET):
         return list(tables.read_parquet(path))
     try:
-        with gzip.open(path) if start.startswith(_GZIP) else open(path, "rb") as file:
+        unpacked: Any = gzip.open if start.startswith(_GZIP) else open
+        with unpacked(path, "rb") as file:
             start = file.read(len(MARK))
             file.seek(0)
             if start == MARK:
@@ -149,7 +150,8 @@ def write(path: str | os.PathLike[str], records: Iterable[Record], format: str |
         format = next((name for name, (ends, _) in _WRITERS.items() if ending in ends), None)
         if format is None:
             ends = ", ".join(one for ends, _ in _WRITERS.values() for one in ends)
-            raise ConfigError(f"format: expected a name that ends in {ends}, found {str(path)!r}; or give format=")
+            text = f"expected a name that ends in {ends}, found {str(path)!r}; or give format="
+            raise ConfigError(f"format: {text}")
     write_whole(absolute(path), _WRITERS[check_choice("format", format, _WRITERS)][1](records))
 
 

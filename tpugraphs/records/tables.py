@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.records.documents import inside
+from tpugraphs.records.documents import inside, json_object
 from tpugraphs.records.record import Record
+from tpugraphs.system.arguments import is_number
 from tpugraphs.system.tables import frame
 from tpugraphs.system.texts import csv_columns, parsed
 
@@ -74,10 +75,10 @@ def read_columns(columns: _Columns, path: str) -> Iterator[Record]:
             failed = single is None or (isinstance(single, float) and not math.isfinite(single))
             runtimes = given.pop("runtimes", () if failed else (single,))
             status = given.pop("status", "runtime" if not runtimes else "correct")
-            texts = {name: _text(given.pop(name, "")) for name in ("problem", "device", "time")}
+            given |= {name: _text(given[name]) for name in ("problem", "device", "time") if name in given}
             if "environment" in given:
-                given["environment"] = parsed(given["environment"])
-            yield Record(config, runtimes, status, **texts, **given)
+                given["environment"] = json_object("environment", given["environment"])
+            yield Record(config, runtimes, status, **given)
 
 
 def _helion(columns: _Columns, path: str) -> Iterator[Record]:
@@ -92,27 +93,24 @@ def _helion(columns: _Columns, path: str) -> Iterator[Record]:
             if row["status"] not in _HELION:
                 raise DataError.of("status", f"one of {', '.join(_HELION)}", repr(row["status"]), _CHECK)
             status = _HELION[row["status"]]
-            seconds = _value(row.get("compile_time_s", ""))
             runtimes = (_value(row["perf_ms"]),) if status == "correct" else ()
-            generation = _value(row.get("generation", ""))
+            seconds, batch = (_value(row.get(name) or "null") for name in ("compile_time_s", "generation"))
+            if is_number(seconds):
+                seconds *= 1000
             yield Record(
-                _call(row["config"]), runtimes, status, kernels[number],
-                compile=None if seconds == "" else 1000 * seconds, round=None if generation == "" else generation,
-            )  # fmt: skip
+                _call(row["config"]), runtimes, status, kernels[number], compile=seconds, round=batch
+            )
 
 
 def _call(text: str) -> dict[str, Any]:
-    """Return the arguments of ``Config(name=value, ...)``, or a dict; nothing is evaluated."""
+    """Return the arguments of ``Config(name=value, ...)``, or an object of JSON; nothing is evaluated."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         if isinstance(tree, ast.Call) and not tree.args and all(one.arg for one in tree.keywords):
             return {str(one.arg): ast.literal_eval(one.value) for one in tree.keywords}
-        found = parsed(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise DataError.of("config", "Config(name=value, ...) or a dict", f"{text!r:.80}", _CHECK)
-    return found
+        pass
+    return json_object("config", text)
 
 
 def _value(cell: str) -> Any:
