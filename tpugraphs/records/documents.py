@@ -26,14 +26,16 @@ _UNSET = ("pre_hook", "ir_override", "maxnreg")  # of a Config of Triton, left o
 
 
 @contextmanager
-def inside(path: str, place: str) -> Iterator[None]:
-    """Add file and place to an error of a record."""
+def inside(place: str, file: str | None = None) -> Iterator[None]:
+    """Add a place, or the file, to an error that does not name it."""
     try:
         yield
     except DataError as error:
-        where = f"{place}.{error.field}" if error.field else place
+        if error.file is not None or (file and str(error).startswith(file)):
+            raise
+        where = ".".join(filter(None, (place, error.field)))
         parts = {"field": where, "found": error.found, "expected": error.expected}
-        raise DataError(f"{place}: {error}", file=path, **parts) from None
+        raise DataError(f"{place}: {error}" if place else str(error), file=file, **parts) from None
 
 
 def member(entry: Any, name: str, *kinds: type) -> Any:
@@ -55,7 +57,7 @@ def is_t4(data: Any) -> bool:
 def read_t4(data: Any, path: str) -> Iterator[Record]:
     """Yield the records of T4 results, of both spellings."""
     for number, entry in enumerate(member(data, "results", list)):
-        with inside(path, f"results[{number}]"):
+        with inside(f"results[{number}]"):
             times = member(entry, "times", dict)
             status = member(entry, "invalidity", str)
             own: dict[str, Any] = {name: entry[name] for name in _OWN if name in entry}
@@ -122,7 +124,7 @@ def read_cache(data: Any, path: str) -> Iterator[Record]:
     text = "x".join(map(str, sizes)) if isinstance(sizes, list) else str(sizes or "")
     problem = f"{data.get('kernel_name', '')} {text}".strip()
     for key, entry in entries.items():
-        with inside(path, f"cache[{key}]"):
+        with inside(f"cache[{key}]"):
             config = {name: member(entry, name, *_VALUES) for name in map(str, names)}
             found = [entry.get(name) for name in ("__error__", str(objective), "time")]
             error = next((one for one in found if isinstance(one, str)), None)
@@ -131,7 +133,7 @@ def read_cache(data: Any, path: str) -> Iterator[Record]:
             status = "correct" if error is None else _ERRORS[error]
             if error is None and entry.get("time") == _FAILED:
                 status = "runtime"
-            runtimes = (entry.get("times") or [entry.get("time")]) if status == "correct" else []
+            runtimes: Any = (entry.get("times") or [entry.get("time")]) if status == "correct" else []
             own: dict[str, Any] = {"time": entry.get("timestamp", ""), "compile": entry.get("compile_time")}
             yield Record(config, runtimes, status, problem, data.get("device_name", ""), **own)
 
@@ -146,7 +148,7 @@ def read_triton(data: Any, path: str) -> Iterator[Record]:
     kernel = Path(path).name.partition(".autotune.json")[0]
     problem = f"{kernel}: {', '.join(map(str, member(data, 'key', list)))}"
     for number, pair in enumerate(member(data, "configs_timings", list)):
-        with inside(path, f"configs_timings[{number}]"):
+        with inside(f"configs_timings[{number}]"):
             if not isinstance(pair, list) or len(pair) != 2:
                 raise DataError.of("pair", "a config and its timings", f"{pair!r:.80}", _CHECK)
             given, timing = pair
@@ -174,19 +176,15 @@ def read_tokamax(data: Any, path: str) -> Iterator[Record]:
     if "device_kind" in data:
         device, pairs = member(data, "device_kind", str), member(data, "data", list)
     for number, pair in enumerate(pairs):
-        with inside(path, f"arguments {number}"):
+        with inside(f"arguments {number}"):
             if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[1], dict):
                 raise DataError.of("pair", "arguments and their configs", f"{pair!r:.80}", _CHECK)
         problem = pair[0] if isinstance(pair[0], str) else json.dumps(pair[0], sort_keys=True)
         for text, entry in pair[1].items():
-            with inside(path, f"arguments {number}, config {text:.80}"):
-                own: dict[str, Any] = {
-                    "problem": problem,
-                    "device": device,
-                    "compile": entry.get("compile_time_ms"),
-                }
-                times = member(entry, "evaluation_times_ms", list)
-                yield Record(json_object("config", text), times, **own)
+            with inside(f"arguments {number}, config {text:.80}"):
+                times = tuple(member(entry, "evaluation_times_ms", list))
+                config, spent = json_object("config", text), entry.get("compile_time_ms")
+                yield Record(config, times, problem=problem, device=device, compile=spent)
 
 
 def json_object(name: str, text: Any) -> dict[str, Any]:

@@ -81,8 +81,10 @@ def read(
     >>> from tpugraphs import records
     >>> records.read("cache.json", device="A100")  # doctest: +SKIP
     """
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found = [record for path in several for record in _read(absolute(path))]
+    found = list[Record]()
+    for path in map(absolute, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
+        with documents.inside("", path):
+            found += _read(path)
     return [
         replace(record, problem=record.problem or problem, device=record.device or device)
         if (problem and not record.problem) or (device and not record.device)

@@ -117,8 +117,8 @@ class Record:
         put("runtimes", tuple(map(float, self.runtimes)), True, "")
         put("status", self.status, self.status in STATUSES, f"one of {', '.join(STATUSES)}")
         for name in ("problem", "device", "time"):
-            put(name, getattr(self, name), isinstance(getattr(self, name), str), "a text")
-        named = _texts(self.environment) and all(isinstance(v, str) for v in self.environment.values())
+            put(name, getattr(self, name), _text(getattr(self, name)), "a text in UTF-8")
+        named = _texts(self.environment) and all(map(_text, self.environment.values()))
         put("environment", named and dict(self.environment), named, "a dict of texts")
         put("compile", self.compile, self.compile is None or _finite(self.compile), "milliseconds or None")
         put("round", self.round, self.round is None or is_whole(self.round), "a whole number or None")
@@ -180,9 +180,14 @@ _DEFAULTS = {
 }
 
 
+def _text(given: Any) -> bool:
+    """Return whether it is a text that UTF-8 can hold."""
+    return type(given) is str and (given.isascii() or not any("\ud800" <= one <= "\udfff" for one in given))
+
+
 def _texts(given: Any) -> bool:
     """Return whether it is a dict with texts as keys."""
-    return isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    return isinstance(given, Mapping) and all(map(_text, given))
 
 
 def _finite(value: Any) -> bool:
@@ -196,7 +201,8 @@ def _plain(name: str, value: Any, deep: int = 0) -> Any:
     if isinstance(value, (tuple, list, np.ndarray)) and deep < _DEEPEST:
         return tuple(_plain(name, one, deep + 1) for one in value)
     small = type(value) is int and abs(value) < 2**63
-    if value is None or small or type(value) in (bool, str) or (type(value) is float and _finite(value)):
+    finite = type(value) is float and _finite(value)
+    if value is None or small or finite or type(value) is bool or _text(value):
         return value
     found = f"{value!r:.80}" if type(value) is not int else "one of more than 64 bits"
-    raise DataError.of(name, "a finite number, text, bool, None or a tuple of these", found, _CHECK)
+    raise DataError.of(name, "a finite number, text in UTF-8, bool, None or a tuple", found, _CHECK)

@@ -52,7 +52,7 @@ def summarize(records: Iterable[Record], direction: str = "minimize") -> list[di
         result.append({
             "problem": problem, "device": device, "records": len(mine), "configs": len(repeats),
             "statuses": dict(Counter(one.status for one in mine)),
-            "runtime": None if best is None else best.runtime, "config": None if best is None else best.config,
+            "runtime": best and best.runtime, "config": best and best.config,
             "spread": statistics.median(spreads) if spreads else None,
         })  # fmt: skip
     return result

@@ -42,9 +42,11 @@ def read_csv(raw: bytes, path: str) -> Iterator[Record]:
     """Yield the records of a CSV file: Helion's log, or a table of parameters with a column ``runtime``."""
     columns = csv_columns(_Named(raw, path))
     if columns.keys() >= {"status", "perf_ms", "config"}:
-        yield from _helion(columns, path)
+        yield from _helion(columns)
         return
-    yield from read_columns({name: list(map(_value, column)) for name, column in columns.items()}, path)
+    texts = ("problem", "device", "status", *(("time", "environment") if "runtimes" in columns else ()))
+    parts = {name: part if name in texts else list(map(_value, part)) for name, part in columns.items()}
+    yield from read_columns(parts)
 
 
 def read_parquet(path: str) -> Iterator[Record]:
@@ -57,18 +59,18 @@ def read_parquet(path: str) -> Iterator[Record]:
         raise ConfigError(f"{path}: parquet needs pandas and pyarrow: pip install pandas pyarrow") from None
     except (ValueError, OSError) as error:
         raise DataError(f"not a parquet file, or damaged: {error}", file=path) from None
-    yield from read_columns({str(name): table[name].tolist() for name in table.columns}, path)
+    yield from read_columns({str(name): table[name].tolist() for name in table.columns})
 
 
-def read_columns(columns: _Columns, path: str) -> Iterator[Record]:
+def read_columns(columns: _Columns) -> Iterator[Record]:
     """Yield the records of columns. All but ``problem, device, status, runtime`` are parameters."""
     own = [*_FIELDS, *(_MORE if "runtimes" in columns else ())]
     if not {"runtime", "runtimes"} & columns.keys():
         found, todo = ", ".join(columns), "rename the column that holds the run times"
-        raise DataError.of("columns", "one called runtime", f"{found:.200}", todo, file=path)
+        raise DataError.of("columns", "one called runtime", f"{found:.200}", todo)
     for number, values in enumerate(zip(*columns.values(), strict=True)):
         row = dict(zip(columns, values, strict=True))
-        with inside(path, f"row {number}"):
+        with inside(f"row {number}"):
             config = {name: value for name, value in row.items() if name not in own and value != ""}
             given = {name: row[name] for name in own if row.get(name, "") != ""}
             single = given.pop("runtime", None)
@@ -81,13 +83,13 @@ def read_columns(columns: _Columns, path: str) -> Iterator[Record]:
             yield Record(config, runtimes, status, **given)
 
 
-def _helion(columns: _Columns, path: str) -> Iterator[Record]:
+def _helion(columns: _Columns) -> Iterator[Record]:
     """Yield the finished configs of a log of Helion's autotuner."""
     count = len(columns["status"])
     kernels = columns.get("kernel_id") or columns.get("run_id") or [""] * count
     for number in range(count):
         row = {name: column[number] for name, column in columns.items()}
-        with inside(path, f"row {number}"):
+        with inside(f"row {number}"):
             if row["status"] in _UNFINISHED:
                 continue
             if row["status"] not in _HELION:
@@ -97,9 +99,8 @@ def _helion(columns: _Columns, path: str) -> Iterator[Record]:
             seconds, batch = (_value(row.get(name) or "null") for name in ("compile_time_s", "generation"))
             if is_number(seconds):
                 seconds *= 1000
-            yield Record(
-                _call(row["config"]), runtimes, status, kernels[number], compile=seconds, round=batch
-            )
+            config, kernel = _call(row["config"]), kernels[number]
+            yield Record(config, runtimes, status, kernel, compile=seconds, round=batch)
 
 
 def _call(text: str) -> dict[str, Any]:

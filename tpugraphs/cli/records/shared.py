@@ -9,8 +9,8 @@ import tpugraphs as tg
 from tpugraphs.cli.common import option
 
 _MEANING = (
-    "journal of a tuner, T4 results, cache of Kernel Tuner, *.autotune.json of Triton, log of Helion (CSV), JSON "
-    "of Tokamax, or table (CSV, parquet) with a column called runtime; recognised by the content"
+    "journal of a tuner, T4 results, cache of Kernel Tuner, *.autotune.json of Triton, log of Helion (CSV), "
+    "JSON of Tokamax, or table (CSV, parquet) with a column called runtime; recognised by the content"
 )
 
 
