@@ -43,7 +43,8 @@ def member(entry: Any, name: str, *kinds: type) -> Any:
     if not isinstance(entry, dict):
         raise DataError.of(name, "an object with it", type(entry).__name__, _CHECK)
     value = entry.get(name)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    if name not in entry or not fits:
         words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
         raise DataError.of(name, words, f"{value!r:.80}" if name in entry else "none", _CHECK)
     return value

@@ -26,7 +26,8 @@ _HELION = {
     "filtered": "constraints", "source_rejected": "constraints",
 }  # fmt: skip
 _UNFINISHED = ("started", "unknown")
-_WORDS = {"True": True, "False": False}  # as Python writes them
+_WORDS = {"True": True, "False": False, "": math.nan}  # as Python writes them
+_NO_TIME = ("nan", "inf", "-inf", "infinity", "-infinity")
 _Columns = Mapping[str, Sequence[Any]]
 
 
@@ -59,6 +60,7 @@ def read_parquet(path: str) -> Iterator[Record]:
         raise ConfigError(f"{path}: parquet needs pandas and pyarrow: pip install pandas pyarrow") from None
     except (ValueError, OSError) as error:
         raise DataError(f"not a parquet file, or damaged: {error}", file=path) from None
+    table = table.astype(object).where(table.notna(), math.nan)
     yield from read_columns({str(name): table[name].tolist() for name in table.columns})
 
 
@@ -71,10 +73,11 @@ def read_columns(columns: _Columns) -> Iterator[Record]:
     for number, values in enumerate(zip(*columns.values(), strict=True)):
         row = dict(zip(columns, values, strict=True))
         with inside(f"row {number}"):
-            config = {name: value for name, value in row.items() if name not in own and value != ""}
+            row = {name: value for name, value in row.items() if value == value}  # without empty cells
+            config = {name: value for name, value in row.items() if name not in own}
             given = {name: row[name] for name in own if row.get(name, "") != ""}
             single = given.pop("runtime", None)
-            failed = single is None or (isinstance(single, float) and not math.isfinite(single))
+            failed = single is None or str(single).lower() in _NO_TIME
             runtimes = given.pop("runtimes", () if failed else (single,))
             status = given.pop("status", "runtime" if not runtimes else "correct")
             given |= {name: _text(given[name]) for name in ("problem", "device", "time") if name in given}
@@ -115,7 +118,7 @@ def _call(text: str) -> dict[str, Any]:
 
 
 def _value(cell: str) -> Any:
-    """Return what a cell of CSV holds: a value of JSON but an object, or else a text."""
+    """Return what a cell of CSV holds: a value of JSON but an object, or else a text; NaN if it is empty."""
     if cell in _WORDS:
         return _WORDS[cell]
     try:
@@ -177,7 +180,7 @@ def written_csv(records: Iterable[Record]) -> bytes:
         raise ConfigError("records: expected at least one for a table, found none")
     names = list(dict.fromkeys(name for row in table for name in row if name not in (*_FIELDS, *_MORE)))
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out)
     writer.writerow([*names, *_FIELDS, *_MORE])
     for row in table:
         runtime = "" if math.isnan(row["runtime"]) else _cell(row["runtime"])
