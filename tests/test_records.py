@@ -103,6 +103,9 @@ def test_the_identity_of_a_record_is_all_of_its_content():
         ({"runtimes": 1.0}, ["runtimes"]),
         ({"runtimes": (math.nan,)}, ["runtimes", "nan"]),
         ({"runtimes": (True,)}, ["runtimes"]),
+        ({"runtimes": (10**400,)}, ["runtimes"]),
+        ({"compile": 10**5000}, ["compile", "digits"]),
+        ({"round": 2**63}, ["round"]),
         ({"runtimes": ("1",)}, ["runtimes"]),
         ({"status": "fine"}, ["status", "correctness", "fine"]),
         ({"status": []}, ["status"]),
@@ -378,8 +381,6 @@ def test_what_is_written_is_read(name, tmp_path):
     (tmp_path / "packed").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
     assert records.read(tmp_path / "packed") == SOME
     assert records.read([tmp_path / name, str(tmp_path / "packed")]) == SOME * 2
-    text = (tmp_path / name).read_text()
-    assert "NaN\n" not in text and "Infinity," not in text
 
 
 def test_records_are_written_as_drawn(tmp_path):
@@ -469,8 +470,7 @@ T4 = json.dumps({
         {"timestamp": "2023", "configuration": {"x": 1}, "invalidity": "correct", "correctness": 1,
          "times": {"compilation": 9.5, "runtimes": [1, 2.5]}},
         {"configuration": {"x": 2}, "invalidity": "correct", "correctness": 1, "objectives": ["GFLOP/s"],
-         "times": {"compilation_time": 8}, "measurements": [{"name": "time", "value": 3.0},
-                                                            {"name": "GFLOP/s", "value": 4.0}]},
+         "times": {"compilation_time": 8, "runtimes": [4.0]}},
         {"configuration": {"x": 3}, "invalidity": "timeout", "correctness": 0, "times": {}},
     ],
 })  # fmt: skip
@@ -606,9 +606,7 @@ WRONG = [
     (spoilt(T4, '"configuration": {"x": 1}', '"configuration": 1'), ["results[0]", "configuration", "object"]),
     (spoilt(T4, "[1, 2.5]", "[1, Infinity]"), ["results[0]", "runtimes", "inf"]),
     (spoilt(T4, "[1, 2.5]", "5"), ["results[0]", "runtimes", "5"]),
-    (spoilt(T4, "[1, 2.5]", "[]"), ["results[0]", "measurements"]),
-    (spoilt(T4, '["GFLOP/s"]', "5"), ["results[1]", "objectives", "list"]),
-    (spoilt(T4, '["GFLOP/s"]', "[[]]"), ["results[1]", "measurements"]),
+    (spoilt(T4, "[1, 2.5]", "[]"), ["results[0]", "runtimes", "at least one"]),
     (spoilt(T4, '"2023"', "2023"), ["results[0]", "time"]),
     ('{"results": 5}', ["results", "list"]),
     (spoilt(TRITON, '["1024", "torch.float16"]', "7"), ["key", "list"]),

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +15,17 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.records import documents, tables
 from tpugraphs.records.journal import MARK, read_journal, written
 from tpugraphs.records.record import Record
-from tpugraphs.system.arguments import check_choice
 from tpugraphs.system.files import absolute, write_whole
 from tpugraphs.system.journal import held
-from tpugraphs.system.texts import MOST_BYTES, parsed, read_whole
+from tpugraphs.system.texts import parsed, read_whole
 
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-
-
-@dataclass(frozen=True)
-class _Document:
-    """A format in JSON."""
-
-    name: str
-    fits: Callable[[Any], bool]
-    read: Callable[[Any, str], Iterator[Record]]
-
-
-_DOCUMENTS = (
-    _Document("T4", documents.is_t4, documents.read_t4),
-    _Document("Kernel Tuner's cache", documents.is_cache, documents.read_cache),
-    _Document("Triton's timings", documents.is_triton, documents.read_triton),
-    _Document("Tokamax", documents.is_tokamax, documents.read_tokamax),
-)
-_WRITERS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[Record]], bytes]]] = {
+_DOCUMENTS: dict[str, Callable[[Any, str], Iterator[Record]]] = {  # by a member that they have
+    "results": documents.read_t4,
+    "cache": documents.read_cache,
+    "configs_timings": documents.read_triton,
+    "device_kind": documents.read_tokamax,
+}
+_WRITERS = {
     "t4": ((".json",), documents.written_t4),
     "csv": ((".csv",), tables.written_csv),
     "journal": ((".jsonl", ".journal"), written),
@@ -85,46 +72,49 @@ def read(
     for path in map(absolute, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
         with documents.inside("", path):
             found += _read(path)
-    return [
-        replace(record, problem=record.problem or problem, device=record.device or device)
-        if (problem and not record.problem) or (device and not record.device)
-        else record
-        for record in found
-    ]
+    if not problem and not device:
+        return found
+    return [replace(one, problem=one.problem or problem, device=one.device or device) for one in found]
 
 
-def _read(path: str) -> list[Record]:
+def _read(path: str) -> Iterable[Record]:
     """Read one file."""
     with open(path, "rb") as file:
-        start = file.read(len(MARK))
-    if start.startswith(_PARQUET):
-        return list(tables.read_parquet(path))
+        start = file.read(4)
+    if start == b"PAR1":
+        return tables.read_parquet(path)
+    unpacked: Any = gzip.open if start.startswith(b"\x1f\x8b") else open
     try:
-        unpacked: Any = gzip.open if start.startswith(_GZIP) else open
         with unpacked(path, "rb") as file:
-            start = file.read(len(MARK))
-            file.seek(0)
-            if start == MARK:
+            raw = file.read(len(MARK))
+            if raw == MARK:
+                file.seek(0)
                 return list(read_journal(file, path))
-            raw = read_whole(file, MOST_BYTES // 4)
+            raw += read_whole(file)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"damaged gzip: {error}", file=path) from error
+        raise DataError(f"damaged gzip: {error}") from error
     raw = raw.removeprefix(b"\xef\xbb\xbf")
-    if raw.lstrip()[:1] not in (b"{", b"["):
-        return list(tables.read_csv(raw, path))
+    return _document(raw, path) if raw.lstrip()[:1] in (b"{", b"[") else tables.read_csv(raw, path)
+
+
+def _document(raw: bytes, path: str) -> Iterator[Record]:
+    """Yield the records in a text of JSON."""
     try:
         data = parsed(raw)
     except ValueError as error:
-        data = documents.mended(raw)
-        if data is None:
-            raise DataError(f"not JSON, or damaged: {error}", file=path) from None
-    for document in _DOCUMENTS:
-        if document.fits(data):
-            return list(document.read(data, path))
-    names = ", ".join(document.name for document in _DOCUMENTS)
-    found = f"an object with {', '.join(list(data)[:5])}" if isinstance(data, dict) else "a list"
-    todo = "a space is read by tpugraphs.Space.read" if "ConfigurationSpace" in found else "check the path"
-    raise DataError.of("format", f"one of {names}, a journal or a table", f"{found:.200}", todo, file=path)
+        try:
+            data = documents.mended(raw)
+        except ValueError:
+            raise DataError(f"not JSON, or damaged: {error}") from None
+    names = list(data) if isinstance(data, dict) else ["a list"]
+    reader = next((read for name, read in _DOCUMENTS.items() if name in names), None)
+    if reader is None and isinstance(data, dict) and b'"evaluation_times_ms"' in raw:
+        reader = documents.read_tokamax
+    if reader is None:
+        todo = "tpugraphs.Space.read reads a space" if "ConfigurationSpace" in names else "check the path"
+        expected = "a journal, a table, or JSON of T4, Kernel Tuner, Triton or Tokamax"
+        raise DataError.of("format", expected, f"{', '.join(names[:5]):.200}", todo)
+    yield from reader(data, path)
 
 
 def write(path: str | os.PathLike[str], records: Iterable[Record], format: str | None = None) -> None:
@@ -147,14 +137,14 @@ def write(path: str | os.PathLike[str], records: Iterable[Record], format: str |
     OSError
         The file cannot be written.
     """
+    ending = Path(absolute(path)).suffix
     if format is None:
-        ending = Path(absolute(path)).suffix
         format = next((name for name, (ends, _) in _WRITERS.items() if ending in ends), None)
-        if format is None:
-            ends = ", ".join(one for ends, _ in _WRITERS.values() for one in ends)
-            text = f"expected a name that ends in {ends}, found {str(path)!r}; or give format="
-            raise ConfigError(f"format: {text}")
-    write_whole(absolute(path), _WRITERS[check_choice("format", format, _WRITERS)][1](records))
+    if format not in _WRITERS:
+        ends = ", ".join(f"{' or '.join(ends)} ({name})" for name, (ends, _) in _WRITERS.items())
+        found = repr(str(path)) if format is None else repr(format)
+        raise ConfigError(f"format: expected a name that ends in {ends}, or format=, found {found}")
+    write_whole(absolute(path), _WRITERS[format][1](records))
 
 
 def merge(
@@ -187,9 +177,9 @@ def merge(
     OSError
         A file cannot be read or written.
     """
-    exists = os.path.exists(absolute(out))
-    with held(out) if exists else nullcontext():
-        found = {one.digest: one for one in read([*([out] if exists else []), *paths])}
+    there = [out] if os.path.exists(absolute(out)) else []
+    with held(out) if there else nullcontext():
+        found = {one.digest: one for one in read([*there, *paths])}
         merged = [one for _, one in sorted(found.items(), key=lambda item: (item[1].time, item[0]))]
         write(out, merged, format)
     return merged

@@ -9,8 +9,8 @@ import math
 import platform
 import statistics
 import sys
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from tpugraphs.system.machine import processor, usable_processors
 STATUSES = ("correct", "compile", "runtime", "timeout", "correctness", "constraints")
 """What became of a config: `correct`, or why it failed, in the words of T4's `invalidity`."""
 
-_DEEPEST = 4  # tuples in tuples
+_DEEPEST, _MOST = 4, 2**63 - 1  # tuples in tuples; size of whole numbers
 _CHECK = "correct it, or leave the record out"
 _REPORTED = ("numpy", "jax", "jaxlib", "torch", "triton")  # of which the environment names the version
 
@@ -103,27 +103,16 @@ class Record:
     round: int | None = None
 
     def __post_init__(self) -> None:
-        def put(name: str, value: Any, good: bool, expected: str) -> None:
-            if not good:
-                raise DataError.of(name, expected, f"{getattr(self, name)!r:.80}", _CHECK)
-            object.__setattr__(self, name, value)
-
-        if not _texts(self.config):
-            raise DataError.of("config", "a dict of parameters to values", f"{self.config!r:.80}", _CHECK)
-        config = {name: _plain(f"config.{name}", value) for name, value in self.config.items()}
-        put("config", config, True, "")
-        several = isinstance(self.runtimes, (tuple, list, np.ndarray))
-        put("runtimes", self.runtimes, several and all(map(_finite, self.runtimes)), "finite numbers")
-        put("runtimes", tuple(map(float, self.runtimes)), True, "")
-        put("status", self.status, self.status in STATUSES, f"one of {', '.join(STATUSES)}")
-        for name in ("problem", "device", "time"):
-            put(name, getattr(self, name), _text(getattr(self, name)), "a text in UTF-8")
-        named = _texts(self.environment) and all(map(_text, self.environment.values()))
-        put("environment", named and dict(self.environment), named, "a dict of texts")
-        put("compile", self.compile, self.compile is None or _finite(self.compile), "milliseconds or None")
-        put("round", self.round, self.round is None or is_whole(self.round), "a whole number or None")
-        enough = bool(self.runtimes) or self.status != "correct"
-        put("runtimes", self.runtimes, enough, "at least one runtime of a correct config")
+        for name, (convert, expected) in _RULES.items():
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, convert(value))
+            except DataError:
+                raise
+            except (TypeError, ValueError, AttributeError):
+                raise DataError.of(name, expected, _shown(value), _CHECK) from None
+        if self.status == "correct" and not self.runtimes:
+            raise DataError.of("runtimes", "at least one of a correct config", "none", _CHECK)
 
     @property
     def runtime(self) -> float:
@@ -137,16 +126,14 @@ class Record:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, without those that have their default value.
+        """Return all fields by name.
 
         Returns
         -------
         dict
             For JSON.
         """
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        keep = ("config", "runtimes")
-        return {name: value for name, value in values.items() if name in keep or value != _DEFAULTS[name]}
+        return {name: getattr(self, name) for name in _RULES}
 
     @classmethod
     def of(cls, entry: Any) -> Self:
@@ -155,7 +142,7 @@ class Record:
         Parameters
         ----------
         entry : dict
-            As `to_dict` returns it.
+            As `to_dict` returns it; fields with defaults may be missing.
 
         Returns
         -------
@@ -167,31 +154,34 @@ class Record:
         DataError
             A field is missing, unknown or wrong.
         """
-        if not isinstance(entry, dict) or "config" not in entry:
-            raise DataError.of("record", "an object with a config", f"{entry!r:.80}", _CHECK)
-        if unknown := entry.keys() - _DEFAULTS.keys():
-            raise DataError.of("record", f"fields {', '.join(_DEFAULTS)}", min(unknown), _CHECK)
-        return cls(**entry)
+        try:
+            return cls(**entry)
+        except TypeError as error:
+            expected = f"an object with {', '.join(_RULES)}"
+            raise DataError.of("record", expected, str(error), _CHECK) from None
 
 
-_DEFAULTS = {
-    one.name: one.default if one.default_factory is MISSING else one.default_factory()
-    for one in fields(Record)
-}
+def _text(value: Any) -> str:
+    """Return a text that UTF-8 can hold, or raise ValueError, as the other rules do."""
+    if type(value) is not str or any("\ud800" <= one <= "\udfff" for one in value):
+        raise ValueError
+    return value
 
 
-def _text(given: Any) -> bool:
-    """Return whether it is a text that UTF-8 can hold."""
-    return type(given) is str and (given.isascii() or not any("\ud800" <= one <= "\udfff" for one in given))
+def _status(value: Any) -> str:
+    return STATUSES[STATUSES.index(value)]
 
 
-def _texts(given: Any) -> bool:
-    """Return whether it is a dict with texts as keys."""
-    return isinstance(given, Mapping) and all(map(_text, given))
+def _number(value: Any) -> float:
+    if not is_number(value, -sys.float_info.max, sys.float_info.max):
+        raise ValueError
+    return float(value)
 
 
-def _finite(value: Any) -> bool:
-    return is_number(value) and math.isfinite(value)
+def _whole(value: Any) -> int:
+    if not is_whole(value, -_MOST, _MOST):
+        raise ValueError
+    return int(value)
 
 
 def _plain(name: str, value: Any, deep: int = 0) -> Any:
@@ -200,9 +190,30 @@ def _plain(name: str, value: Any, deep: int = 0) -> Any:
         value = value.item()
     if isinstance(value, (tuple, list, np.ndarray)) and deep < _DEEPEST:
         return tuple(_plain(name, one, deep + 1) for one in value)
-    small = type(value) is int and abs(value) < 2**63
-    finite = type(value) is float and _finite(value)
-    if value is None or small or finite or type(value) is bool or _text(value):
+    if value is None or type(value) is bool:
         return value
-    found = f"{value!r:.80}" if type(value) is not int else "one of more than 64 bits"
-    raise DataError.of(name, "a finite number, text in UTF-8, bool, None or a tuple", found, _CHECK)
+    try:
+        return {int: _whole, float: _number, str: _text}[type(value)](value)
+    except (KeyError, ValueError):
+        expected = "a finite number of at most 64 bits, text in UTF-8, bool, None or a tuple of these"
+        raise DataError.of(name, expected, _shown(value), _CHECK) from None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # Python does not write out numbers of thousands of digits
+        return f"{type(value).__name__} of thousands of digits"
+
+
+_RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "config": (lambda v: {_text(n): _plain(f"config.{n}", one) for n, one in v.items()}, "a dict of names"),
+    "runtimes": (lambda v: tuple(map(_number, v)), "a list of finite numbers"),
+    "status": (_status, f"one of {', '.join(STATUSES)}"),
+    "problem": (_text, "a text in UTF-8"),
+    "device": (_text, "a text in UTF-8"),
+    "environment": (lambda v: {_text(n): _text(one) for n, one in v.items()}, "a dict of texts"),
+    "time": (_text, "a text in UTF-8"),
+    "compile": (lambda v: None if v is None else _number(v), "milliseconds or None"),
+    "round": (lambda v: None if v is None else _whole(v), "a whole number or None"),
+}
