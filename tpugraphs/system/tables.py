@@ -12,7 +12,7 @@ from tpugraphs.errors import ConfigError, printable
 # Columns of words, which are set to the left; numbers to the right.
 WORDS = (
     *("collection", "graph", "scorer", "findings", "step", "op", "in", "out", "part", "name"),
-    *("split", "field", "value", "choice", "why"),
+    *("split", "field", "value", "choice", "why", "problem", "best config"),
 )
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
