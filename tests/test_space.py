@@ -505,14 +505,16 @@ def test_columns_for_surrogates():
         }
     )
     assert space.core.column_names == (
-        *("log2 block", "n", "log2 x", "y", "kind = u", "kind = v", "kind = w", "on"),
+        *("block", "n", "x", "y", "kind = u", "kind = v", "kind = w", "on"),
         *("place of 0 in p", "place of 1 in p", "place of 2 in p", "one"),
     )
     config = {"block": 32, "n": 3, "x": space.configs(space.core.sample(1, 0))[0]["x"], "y": 1.0, "kind": "v"}
     config |= {"on": True, "p": (2, 0, 1), "one": "only"}
     row = space.core.columns(space.codes([config]))
     assert row.dtype == np.float64 and row.shape == (1, 12)
-    assert row[0].tolist() == [5, 3, np.log2(config["x"]), 1, 0, 1, 0, 1, 1, 2, 0, 0]
+    x = np.log(config["x"]) / np.log(8)
+    assert row[0].tolist()[1:] == pytest.approx([1, x, 0, 0, 1, 0, 1, 0.5, 1, 0, 0])
+    assert row[0, 0] == pytest.approx((0.5 + (32 - 16) / (64 - 16)) / 2)  # by place and by size
 
 
 # ---- refusals ----

@@ -620,3 +620,20 @@ class Space:
     def codes(self, configs: Sequence[Mapping[str, Any]], strict: bool = True) -> NDArray[np.int32]: ...
     def estimate(self) -> tuple[float, float]: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+# tuner
+def tree_means(
+    x: NDArray[np.float64], y: NDArray[np.float64], pool: NDArray[np.float64], trees: int, key: int, /
+) -> NDArray[np.float64]: ...
+def next_configs(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    cause: NDArray[np.int32],
+    pool: NDArray[np.float64],
+    count: int,
+    key: int,
+    /,
+) -> tuple[NDArray[np.int64], str, float, float]: ...
+def first_configs(
+    x: NDArray[np.float64], pool: NDArray[np.float64], count: int, key: int, /
+) -> NDArray[np.int64]: ...

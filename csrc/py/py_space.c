@@ -308,7 +308,6 @@ static PyObject *get_column_names(PyObject *object, void *unused) {
             PyObject *value = param->kind == TG_AXIS_ORDER ? NULL : tg_py_space_value(self, p, i);
             tg_append(&list, param->kind == TG_AXIS_ORDER ? PyUnicode_FromFormat("place of %d in %U", i, name)
                              : n > 1                      ? PyUnicode_FromFormat("%U = %S", name, value)
-                             : param->log                 ? PyUnicode_FromFormat("log2 %U", name)
                                                           : Py_NewRef(name));
             Py_XDECREF(value);
         }

@@ -16,6 +16,7 @@ typedef struct tg_py_space {
 } tg_py_space;
 
 int tg_add_space_type(PyObject *module);
+extern PyMethodDef tg_tuner_methods[];
 
 /* Fill a new space from its arguments (parameters, constraints, table, budget). 0, or -1 with an exception. */
 int tg_py_space_fill(tg_py_space *self, PyObject *parameters, PyObject *constraints, PyObject *table,

@@ -155,19 +155,34 @@ int32_t tg_axis_columns(const tg_axis *param) {
     return param->ordered || param->n > ONE_EACH || param->n < 2 ? 1 : param->n;
 }
 
-static void put_columns(const tg_axis *param, int32_t code, double *to) {
+static double real_of(const tg_axis *param, int32_t code) {
     const tg_value value = tg_axis_value(param, code);
+    return tg_value_real(&value);
+}
+
+/* Where a number stands among all values, from 0 to 1: half by its place in their order, half by its size or
+   its logarithm. Neither alone suits both 1, 2, 4 ... 256 and 1, 3, 100. */
+static double place_of(const tg_axis *param, int32_t code) {
+    const int32_t last = param->n - 1;
+    if (last == 0) return 0;
+    const int listed = param->kind == TG_AXIS_LIST;
+    const double place = (double)(listed ? param->place[code] : code) / last;
+    const double low = real_of(param, listed ? param->by_value[0] : 0), value = real_of(param, code);
+    const double high = real_of(param, listed ? param->by_value[last] : last);
+    const double size = param->log ? log(value / low) / log(high / low) : (value - low) / (high - low);
+    return isfinite(size) ? (place + size) / 2 : place;
+}
+
+static void put_columns(const tg_axis *param, int32_t code, double *to) {
     if (param->kind == TG_AXIS_ORDER) {
-        for (int32_t i = 0; i < param->elements; i++) to[value.order >> (4 * i) & 15] = i;
-        return;
-    }
-    if (param->ordered) {
-        const double number = tg_value_real(&value);
-        *to = param->log ? log2(number) : number;
+        const uint64_t order = tg_axis_value(param, code).order;
+        for (int32_t i = 0; i < param->elements; i++)
+            to[order >> (4 * i) & 15] = (double)i / (param->elements - 1);
         return;
     }
     const int32_t n = tg_axis_columns(param);
-    if (n == 1) *to = code;
+    if (param->ordered) *to = place_of(param, code);
+    else if (n == 1) *to = param->n > 1 ? (double)code / (param->n - 1) : 0;
     else
         for (int32_t i = 0; i < n; i++) to[i] = i == code;
 }

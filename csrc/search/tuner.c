@@ -9,7 +9,7 @@
 #include "search/surrogate.h"
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
-enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32 };
+enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50 };
 static const double kappa = 1, better = 0.02; /* tau by which trees must lead */
 static const double per_failure = 3;          /* standard scores that a certain failure costs */
 
@@ -196,9 +196,16 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
     return status;
 }
 
+/* The logs are found on this many first rows of n, so that they are not found anew for every config. */
+static int64_t settled_of(int64_t n) {
+    int64_t rows = n < 4 ? n : 4;
+    for (int64_t next = rows; next <= n; next = rows + 2 > rows * 13 / 10 ? rows + 2 : rows * 13 / 10) rows = next;
+    return rows;
+}
+
 static tg_status choose(asking *a, int64_t count, int64_t *chosen, tg_asked *asked, tg_error *err) {
     const tg_told *told = a->told;
-    const int64_t F = told->F, settled = told->settled < told->n ? told->settled : told->n;
+    const int64_t F = told->F, settled = settled_of(told->n);
     double *logs = malloc((size_t)(F + 2) * sizeof *logs);
     if (logs == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)F);
     for (int64_t j = 0; j < F + 2; j++) logs[j] = j == F + 1 ? -3 : 0;
@@ -234,4 +241,42 @@ tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, in
     const tg_status status = choose(&a, count, chosen, asked, err);
     free(block);
     return status;
+}
+
+static double squared(const double *a, const double *b, int64_t F) {
+    double sum = 0;
+    for (int64_t j = 0; j < F; j++) sum += b == NULL ? (a[j] - 0.5) * (a[j] - 0.5) : (a[j] - b[j]) * (a[j] - b[j]);
+    return sum;
+}
+
+/* How far pool row i is from x(n, F) and the first k chosen; from the middle, the other way round, if there are none. */
+static double apart(const double *x, int64_t n, int64_t F, const double *pool, int64_t i, const int64_t *chosen, int64_t k) {
+    double least = n + k > 0 ? INFINITY : -squared(pool + i * F, NULL, F);
+    for (int64_t j = 0; j < n + k; j++) {
+        const double away = squared(pool + i * F, j < n ? x + j * F : pool + chosen[j - n] * F, F);
+        least = away < least ? away : least;
+    }
+    return least;
+}
+
+void tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
+                    uint64_t key, int64_t *chosen) {
+    for (int64_t k = 0; k < count; k++) {
+        const uint64_t own = tg_key(key, (uint64_t)(n + k));
+        const int64_t few = n + k > 0 && m > FEW ? FEW : m;
+        double most = -INFINITY;
+        chosen[k] = -1;
+        for (int64_t t = 0; t < few; t++) {
+            const int64_t i = few < m ? (int64_t)tg_below(own, (uint64_t)t, (uint64_t)m) : t;
+            int taken = 0;
+            for (int64_t j = 0; j < k; j++) taken |= chosen[j] == i;
+            const double away = taken ? -INFINITY : apart(x, n, F, pool, i, chosen, k);
+            if (away > most) most = away, chosen[k] = i;
+        }
+        for (int64_t i = 0; chosen[k] < 0; i++) { /* all by chance were taken */
+            int taken = 0;
+            for (int64_t j = 0; j < k; j++) taken |= chosen[j] == i;
+            if (!taken) chosen[k] = i;
+        }
+    }
 }

@@ -17,7 +17,6 @@ typedef struct tg_told {
     const double *x;      /* (n, F) columns of the configs */
     const double *y;      /* (n) smaller is better; not read where it failed */
     const int32_t *cause; /* (n) 0: it ran; else why it failed, below TG_CAUSES */
-    int64_t settled;      /* the logs of the process are found on this many first rows */
 } tg_told;
 
 typedef struct tg_asked {
@@ -28,5 +27,10 @@ typedef struct tg_asked {
 /* Chooses `count` <= m of pool(m, F), best first. At least 2 rows ran. */
 tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, int64_t count, uint64_t key,
                           int64_t *chosen, tg_asked *asked, tg_cancel *cancel, tg_error *err);
+
+/* Chooses `count` <= m of pool(m, F) before anything is known, next to x(n, F) that was chosen before: the first in the
+   middle of all columns' ranges, each of the others the one of a few by chance that is farthest from all chosen ones. */
+void tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
+                    uint64_t key, int64_t *chosen);
 
 #endif

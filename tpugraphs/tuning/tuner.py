@@ -1,0 +1,353 @@
+"""A tuner: it asks for configurations to measure, and learns from what it is told."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core, metrics
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError
+from tpugraphs.evaluation.scorer import Scorer
+from tpugraphs.preprocess.targets import targets
+from tpugraphs.records import STATUSES, Record, read
+from tpugraphs.search import score_configs
+from tpugraphs.system.arguments import check_choice, check_type, check_whole
+from tpugraphs.tuning.report import TunerReport
+from tpugraphs.tuning.space import Config, Space
+
+Codes = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Paths = str | os.PathLike[str]
+DIRECTIONS = ("minimize", "maximize")
+
+_FIRST = 4  # configs that run before there is a surrogate
+_ALL = 20_000  # configs that are all candidates; of a larger space some are
+_DRAWN, _NEAR, _KNOWN = 3000, 10, 100  # of a larger space: by chance, next to so many best, best of other records
+_LEAST, _GROUPS, _ROWS = 5, 8, 4000  # configs of a group of records, groups, configs of a group in a larger space
+_TREES = 30
+
+
+class Tuner:
+    """Ask for the next configurations to measure.
+
+    A tuner is a pure function of its records and its seed: told the same in the same order, it asks for the same.
+    `ask` changes nothing, so without `tell` in between it returns the same configurations again.
+
+    The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
+    what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance (a lower
+    confidence bound), those of one batch as if the ones before had been measured. Failures are learnt apart,
+    each cause by trees of its own. What a ranker predicts, and what records of other problems and devices
+    show, are further columns of the surrogate: a prior that misleads is corrected.
+
+    Parameters
+    ----------
+    space : Space
+        The configurations. Its default, if it has one, is asked for first.
+    graph, ranker : Graph and scorer, optional
+        Whose scores are prior knowledge. The parameters are the columns of the graph's configs.
+    records : path, Record, or list of them, optional
+        Earlier measurements (:func:`tpugraphs.records.read`). Those of this problem and device, if both have
+        names, count as told; of all others every problem, device and file is a prior of its own.
+    seed : int
+        Of the first configurations and of candidates in large spaces.
+    direction : {"minimize", "maximize"}
+        Whether small values are good, as of runtimes, or large ones, as of throughput.
+    problem, device : str
+        What is tuned, and on what.
+
+    Raises
+    ------
+    ConfigError
+        A ranker without a graph, or the other way round; parameters that are not the graph's columns.
+    DataError
+        A file of records that cannot be read.
+
+    Notes
+    -----
+    The process is chosen from as in GP-BUCB (Desautels, Krause, Burdick 2014), over Matern 5/2 with a length per column;
+    trees are those of Geurts, Ernst, Wehenkel (2006).
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> space = tg.Space({"block": [16, 32, 64, 128], "unroll": [1, 2, 4, 8]}, ["block * unroll <= 256"])
+    >>> tuner = tg.Tuner(space)
+    >>> for _ in range(8):
+    ...     config = tuner.ask()[0]
+    ...     tuner.tell(config, 100 / config["block"] + config["unroll"])
+    >>> tuner.best
+    {'block': 128, 'unroll': 1}
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        graph: Graph | None = None,
+        ranker: Scorer | None = None,
+        records: Paths | Record | Iterable[Paths | Record] | None = None,
+        seed: int = 0,
+        *,
+        direction: str = "minimize",
+        problem: str = "",
+        device: str = "",
+    ) -> None:
+        self.space = check_type("space", space, Space)
+        self.seed = check_whole("seed", seed, 0)
+        self.direction = check_choice("direction", direction, DIRECTIONS)
+        self.problem, self.device = check_type("problem", problem, str), check_type("device", device, str)
+        if (graph is None) != (ranker is None):
+            raise ConfigError("graph, ranker: expected both or neither: the ranker scores configs of the graph")
+        self.graph, self.ranker = graph, ranker
+        self._codes: dict[bytes, int] = {}  # of what was told: its row
+        self._runtimes: list[list[float]] = []
+        self._cause: list[int] = []
+        self._order: list[int] = []  # rows in the order told, with repetitions
+        self._asked: tuple[str, float, float] = ("none", math.nan, math.nan)
+        self._priors: list[tuple[str, Floats, Floats]] = []  # name, columns and normal scores
+        every = space.core.all(_ALL)
+        self._every = every
+        self._take(records)
+        self._known = None if every is None else self._prior(every)
+        self._place = {} if every is None else {code.tobytes(): i for i, code in enumerate(every)}
+
+    # ---- telling
+
+    def tell(
+        self,
+        configs: Config | Sequence[Config],
+        runtimes: ArrayLike,
+        status: str | Sequence[str] | None = None,
+    ) -> None:
+        """Learn what was measured, also of configurations that were not asked for.
+
+        Parameters
+        ----------
+        configs : dict or list of dict
+            One or n configurations of the space.
+        runtimes : (n,) or (n, R) array
+            Runtimes, or R repeats of each, whose median counts. NaN where a configuration failed.
+        status : str or list of str, optional
+            ``"correct"``, or why it failed: one of `tpugraphs.records.STATUSES`. By default what is NaN failed
+            when it ran.
+
+        Raises
+        ------
+        ConfigError
+            A configuration is not in the space; another number of runtimes; one that is not positive; a
+            correct one without a runtime. Nothing is learnt then.
+        """
+        listed = [configs] if isinstance(configs, Mapping) else list(configs)
+        codes = self.space.codes(listed)
+        try:
+            times = np.asarray(runtimes, np.float64).reshape(len(listed), -1)
+        except (TypeError, ValueError):
+            raise ConfigError(f"runtimes: expected numbers for {len(listed)} configs, got {runtimes!r:.80}") from None
+        causes = [status] * len(listed) if status is None or isinstance(status, str) else list(status)
+        if len(causes) != len(listed) or (len(listed) and not times.shape[1]):
+            raise ConfigError(f"runtimes, status: expected one for each of {len(listed)} configs")
+        rows = list(zip(codes, times, causes, strict=True))
+        checked = [self._checked(listed[i], *row[1:]) for i, row in enumerate(rows)]
+        for code, (values, cause) in zip(codes, checked, strict=True):
+            self._add(code, values, cause)
+
+    def _checked(self, config: Config, times: Floats, status: str | None) -> tuple[list[float], int]:
+        """Return the runtimes of a config and the number of its status."""
+        good = [float(time) for time in times if not math.isnan(time)]
+        status = status if status is not None else "correct" if good else "runtime"
+        cause = STATUSES.index(check_choice("status", status, STATUSES))
+        if cause == 0 and (not good or min(good) <= 0 or max(good) == math.inf):
+            raise ConfigError(f"runtimes: expected positive finite numbers for {config}, got {times.tolist()!r:.80}")
+        return good if cause == 0 else [], cause
+
+    def _add(self, code: Codes, values: list[float], cause: int) -> None:
+        row = self._codes.setdefault(code.tobytes(), len(self._runtimes))
+        if row == len(self._runtimes):
+            self._runtimes.append([])
+            self._cause.append(cause)
+        self._runtimes[row] += values
+        self._cause[row] = self._cause[row] or cause
+        self._order.append(row)
+
+    def _take(self, records: Any) -> None:
+        """Divide records into what counts as told and priors."""
+        given = [records] if isinstance(records, (str, os.PathLike, Record)) else list(records or ())
+        found = [(i if isinstance(one, Record) else str(one), one) for i, one in enumerate(given)]
+        named = [("" if isinstance(one, Record) else name, record) for name, one in found for record in
+                 ([one] if isinstance(one, Record) else read(one))]  # fmt: skip
+        own = bool(self.problem and self.device)
+
+        def group(pair: tuple[Any, Record]) -> tuple[str, str, str]:
+            name, one = pair
+            return one.problem, one.device, "" if one.problem and one.device else name
+
+        for (problem, device, name), pairs in groupby(sorted(named, key=group), group):
+            listed = [one for _, one in pairs]
+            codes = self.space.codes([one.config for one in listed], strict=False)
+            inside = [i for i, code in enumerate(codes) if not code.size or code[0] >= 0]
+            if own and (problem, device) == (self.problem, self.device):
+                for i in inside:
+                    self._add(codes[i], list(listed[i].runtimes), STATUSES.index(listed[i].status))
+            elif len(inside) >= _LEAST:
+                x = self.space.core.columns(np.ascontiguousarray(codes[inside]))
+                cost = self._cost([listed[i].runtime for i in inside])
+                cost = np.where(np.isnan(cost), np.inf, cost)
+                title = ", ".join(filter(None, (problem, device))) or os.path.basename(name) or "records"
+                self._priors.append((title, x, _scores(cost)))
+
+    def _cost(self, runtimes: Sequence[float]) -> Floats:
+        """Return what is to be small."""
+        values = np.asarray(runtimes, np.float64)
+        return 1 / values if self.direction == "maximize" else values
+
+    # ---- what is known
+
+    @property
+    def records(self) -> int:
+        """Number of measurements that were told."""
+        return len(self._order)
+
+    def _medians(self) -> Floats:
+        return np.array([np.median(times) if times else np.nan for times in self._runtimes])
+
+    def _told(self) -> Codes:
+        rows = b"".join(self._codes)
+        return np.frombuffer(rows, np.int32).reshape(len(self._codes), len(self.space.names))
+
+    @property
+    def best(self) -> Config | None:
+        """The best configuration that was told; None before one ran."""
+        cost = self._cost(self._medians())
+        good = np.flatnonzero(~np.isnan(cost) & (np.array(self._cause) == 0)) if cost.size else []
+        if not len(good):
+            return None
+        return self.space.configs(self._told()[good[np.argmin(cost[good])]][None])[0]
+
+    @property
+    def best_runtime(self) -> float:
+        """Its runtime, the median of all that were told; NaN before one ran."""
+        best = self.best
+        if best is None:
+            return math.nan
+        return float(self._medians()[self._codes[self.space.codes([best])[0].tobytes()]])
+
+    # ---- asking
+
+    def ask(self, n: int = 1, pending: Sequence[Config] = ()) -> list[Config]:
+        """Return configurations to measure next, the most wanted first.
+
+        Parameters
+        ----------
+        n : int
+            How many; fewer come only where the space has no others.
+        pending : list of dict
+            Configurations that are being measured elsewhere, not to be asked for.
+
+        Returns
+        -------
+        list of dict
+            Configurations that were never told. The default comes first, if it was not.
+
+        Raises
+        ------
+        ConfigError
+            `n` is less than 1, or a pending configuration is not in the space.
+        """
+        check_whole("n", n, 1)
+        told, waiting = self._told(), self.space.codes(list(pending))
+        seen = {*self._codes, *(code.tobytes() for code in waiting)}
+        asked: list[Codes] = []
+        if self.space.default is not None:
+            default = self.space.codes([self.space.default])
+            if default[0].tobytes() not in seen:
+                asked, seen = [default], {*seen, default[0].tobytes()}
+        pool, known = self._pool(seen, told)
+        count = min(n - len(asked), len(pool))
+        if count > 0:
+            asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, known, count)])
+        return [config for codes in asked for config in self.space.configs(codes)]
+
+    def _choose(
+        self, told: Codes, more: Codes, pool: Codes, known: Floats, count: int
+    ) -> NDArray[np.int64]:
+        """Return positions in the pool."""
+        key = self._key()
+        x, candidates = self.space.core.columns(told), self.space.core.columns(pool)
+        cause = np.array(self._cause, np.int32)
+        if np.count_nonzero(cause == 0) >= _FIRST:
+            cost = self._cost(self._medians())
+            y = np.zeros(len(cost))
+            y[cause == 0] = targets(cost[cause == 0], "normal-score")
+            x, candidates = np.column_stack([x, self._of(told)]), np.column_stack([candidates, known])
+            chosen, *self._asked = _core.next_configs(x, y, cause, candidates, count, key)  # type: ignore[assignment]
+            return chosen
+        if known.shape[1]:
+            return np.argsort(known.mean(1), kind="stable")[:count]
+        chosen = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
+        return _core.first_configs(chosen, candidates, count, key)
+
+    def _key(self) -> int:
+        return (self.seed << 32) + len(self._order)
+
+    def _pool(self, seen: set[bytes], told: Codes) -> tuple[Codes, Floats]:
+        """Return candidates (m, P) that were not seen, and what is known of them before (m, Q)."""
+        if self._every is not None and self._known is not None:
+            free = np.ones(len(self._every), np.bool_)
+            free[[self._place[code] for code in seen]] = False
+            return self._every[free], self._known[free]
+        cost = self._cost(self._medians())
+        best = np.argsort(cost, kind="stable")[:_NEAR] if cost.size else []
+        parts = [self.space.core.sample(_DRAWN, self._key())]
+        parts += [self.space.core.neighbours(told[i]) for i in best if cost[i] == cost[i]]
+        codes = np.unique(np.concatenate(parts), axis=0)
+        codes = codes[[code.tobytes() not in seen for code in codes]]
+        return codes, self._prior(codes)
+
+    def _of(self, told: Codes) -> Floats:
+        """Return what was known before (n, Q) of what was told."""
+        if self._known is None:
+            return self._prior(told)
+        return self._known[[self._place[code] for code in self._codes]]
+
+    def _prior(self, codes: Codes) -> Floats:
+        """Return prior knowledge (n, Q) of configs, in standard scores; smaller is better."""
+        x, columns = self.space.core.columns(codes), list[Floats]()
+        for _, rows, scores in self._priors[:_GROUPS]:
+            columns.append(_core.tree_means(rows, scores, x, _TREES, self.seed))
+        if self.ranker is not None and self.graph is not None:
+            made = score_configs(self.ranker, self.graph, self.space.configs(codes))
+            columns.append(_scores(made))
+        return np.column_stack([np.zeros((len(codes), 0)), *columns])
+
+    def report(self) -> TunerReport:
+        """Return what was told and what the tuner makes of it.
+
+        Returns
+        -------
+        TunerReport
+            With a table, a picture and JSON.
+        """
+        cost, cause = self._cost(self._medians()), np.array(self._cause, np.int64)
+        ran, known = cause == 0, self._of(self._told())
+        names = [name for name, *_ in self._priors[:_GROUPS]] + (["ranker"] if self.ranker is not None else [])
+        taus = {
+            name: metrics.kendall_tau(known[ran, i], cost[ran]) if ran.sum() > 1 else math.nan
+            for i, name in enumerate(names)
+        }
+        values = [float(np.median(self._runtimes[row])) if self._cause[row] == 0 else math.nan for row in self._order]
+        failures = {STATUSES[i]: int((cause == i).sum()) for i in np.unique(cause[cause > 0])}
+        surrogate = dict(zip(("model", "process", "trees"), self._asked, strict=True))
+        return TunerReport(self.best, self.best_runtime, self.direction, values, failures, surrogate, taus)
+
+
+def _scores(cost: Floats) -> Floats:
+    """Return normal scores of costs; infinite ones share the last place."""
+    finite = cost < np.inf
+    worst = cost[finite].max() * 2 if finite.any() else 1.0
+    return targets(np.where(finite, cost, worst), "normal-score")
