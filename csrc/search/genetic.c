@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TRIES = 24 };
+enum { TRIES = 32 };
 
 /* One of two random members: the better of them. */
 static const int32_t *parent(const tg_search *s, uint64_t key, uint64_t *counter) {

@@ -9,7 +9,7 @@
 
 const char *const tg_search_names[TG_SEARCHES] = {"genetic", "annealing", "langevin", "sample", "exhaustive"};
 
-enum { MOST_VALUES = 1 << 24, TRIES = 64, LISTED = 1 << 20 };
+enum { MOST_VALUES = 16 << 20, TRIES = 64, LISTED = 1 << 20 };
 
 static const int64_t MOST_CODES = INT64_MAX / 4;
 
