@@ -32,6 +32,7 @@ class Search:
     values: int
     waiting: int
     temperature: float
+    least: float
     members: NDArray[np.int32]
     def __new__(
         cls,

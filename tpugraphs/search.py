@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,15 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_choice, check_type, check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import json_text
 
 __all__ = ["METHODS", "SearchResult", "minimize"]
 
 #: Methods of :func:`minimize`.
 METHODS = ("genetic", "annealing", "langevin", "sample", "exhaustive")
-_BATCH = {"genetic": 8, "annealing": 8, "langevin": 8, "sample": 64, "exhaustive": 256}
+_BATCH = {"genetic": 8, "annealing": 4, "langevin": 4, "sample": 64, "exhaustive": 256}
+_FIRST = 2  # place of digit 0 in a gradient
 _REMEMBERED = 1024  # best codes, of which those are returned that differ
 _TRIED = 200  # infeasible codes for each one of the budget, after which there seem to be no others
 _Whole = NDArray[np.int64]
@@ -115,26 +116,22 @@ class _Parameters:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> _Parameters:
-        graph = graph if graph.valid is None or not graph.valid.any() else graph.select(graph.ran)
-        features, digits = graph.config_feat, graph.config_digits if graph.schema.digits else None
-        if graph.num_configs == 0:
+        if graph.ran.size == 0:
             raise DataError.of("graph", "configs to combine", "none", "give a space=", file=str(graph.name))
-        columns = [] if features is None else [features.view(np.int8).reshape(*features.shape, 4)]
-        columns += [] if digits is None else [digits]
-        cells = np.concatenate([_core.cell_values(column) for column in columns], 1)
-        first, of = kernels.dedup_rows(np.ascontiguousarray(cells.T).view(np.float32))
-        numbers = np.ascontiguousarray(cells[:, first].T)
-        seen = np.maximum.accumulate(numbers, 1)  # numbers rise by one where a value first comes
+        graph = graph if graph.valid is None else graph.select(graph.ran)
+        features, digits = graph.config_feat, graph.config_digits if graph.schema.digits else None
+        bytes_of = [] if features is None else [features.view(np.int8).reshape(*features.shape, 4)]
+        cells = [_core.cell_values(part) for part in (*bytes_of, digits) if part is not None]
+        numbers = np.ascontiguousarray(np.concatenate(cells, 1).T)
+        first, of = kernels.dedup_rows(numbers.view(np.float32))  # compares bytes
+        seen = np.maximum.accumulate(numbers[first], 1)  # rises by one where a value first comes
         parameter, row = np.nonzero(np.diff(seen, axis=1, prepend=-1))
-        sortable = np.zeros(len(first), np.bool_)
+        ordered = np.zeros(len(first), np.bool_)
         if features is not None:
-            kinds = np.array([column.kind in ("number", "log") for column in graph.schema.config])
-            inside = first < features.shape[1]
-            sortable[inside] = kinds[first[inside]]
-            key = np.where(sortable[parameter], features[row, first[parameter] * sortable[parameter]], row)
+            ordered = np.array(_numeric(graph) + [False] * len(of))[first]
+            key = np.where(ordered[parameter], features[row, first[parameter] * ordered[parameter]], row)
             row = row[np.lexsort((key, parameter))]
-        sizes = np.bincount(parameter, minlength=len(first)).astype(np.int32)
-        return cls(sizes, sortable, row, of, features, digits)
+        return cls(np.bincount(parameter).astype(np.int32), ordered, row, of, features, digits)
 
     @classmethod
     def of_space(cls, graph: Graph, space: Any) -> _Parameters:
@@ -142,15 +139,13 @@ class _Parameters:
         if sorted(columns) != sorted(names) or graph.schema.digits:
             expected, found = f"the graph's columns {', '.join(columns)}", ", ".join(names)
             raise ConfigError(f"space: expected {expected}, found {found}: give it these parameters")
-        sizes = np.array(space.core.sizes, np.int32)
+        sizes, order = np.array(space.core.sizes, np.int32), [names.index(name) for name in columns]
         every = np.minimum(np.arange(sizes.max())[:, None], sizes - 1).astype(np.int32)
         configs = space.core.configs(every)
-        table = {name: [config[name] for config in configs] for name in names}
-        features = graph.schema.encode("config", table)
-        kinds = {column.name: column.kind in ("number", "log") for column in graph.schema.config}
+        features = graph.schema.encode("config", {name: [one[name] for one in configs] for name in names})
+        ordered = np.array(_numeric(graph))[np.argsort(order)]
         row = np.concatenate([np.arange(size) for size in sizes])
-        of = np.array([names.index(name) for name in columns])
-        return cls(sizes, np.array([kinds[name] for name in names]), row, of, features, None)
+        return cls(sizes, ordered, row, np.array(order), features, None)
 
     def rows(self, codes: NDArray[np.int32]) -> _Whole:
         return self.row[(np.cumsum(self.sizes) - self.sizes) + codes][:, self.of]
@@ -167,56 +162,54 @@ class _Parameters:
 
     def slopes(self, scorer: Any, graph: Graph, codes: NDArray[np.int32]) -> tuple[Any, Any]:
         """Return scores (n,), and changes (n, S) to the first order if one parameter took another value."""
-        rows, parameter = self.rows(codes), np.repeat(np.arange(self.sizes.size), self.sizes)
-        near = None
-        columns = 0 if self.features is None else self.features.shape[1]
+        rows, sets = self.rows(codes), self.of == np.repeat(np.arange(self.sizes.size), self.sizes)[:, None]
+        T, near = 0 if self.features is None else self.features.shape[1], None
         if self.features is not None:
-            moved = self.of[:columns] == parameter[:, None]
-            index = np.where(moved, self.row[:, None], rows[:, None, :columns])
-            near = self.features[index, np.arange(columns)]
-        scores, gradient, changes = scorer.slopes(graph, self.configs(rows), near)
+            moved = np.where(sets[:, :T], self.row[:, None], rows[:, None, :T])
+            near = self.features[moved, np.arange(T)]
+        scores, slope, changes = scorer.slopes(graph, self.configs(rows), near)
         changes = np.zeros((len(codes), self.row.size), np.float32) if changes is None else changes
-        if gradient is not None and self.digits is not None:
-            value, cell = np.nonzero(self.of[columns:] == parameter[:, None])
-            every = np.arange(self.digits.shape[2])
-            new = gradient[:, cell[:, None], every, self.digits[self.row[value], cell] + _FIRST]
-            own = np.take_along_axis(
-                gradient, self.digits[rows[:, columns:], np.arange(rows.shape[1] - columns)][..., None] + _FIRST, 3
-            )
-            np.add.at(changes.T, value, (new.sum(2) - own.sum((2, 3))[:, cell]).T)
+        if slope is not None and self.digits is not None:
+            own = self.digits[rows[:, T:], np.arange(slope.shape[1])] + _FIRST
+            there = np.take_along_axis(slope, own[..., None].astype(np.int64), 3).sum((2, 3))
+            value, node = np.nonzero(sets[:, T:])
+            other = self.digits[self.row[value], node] + _FIRST
+            moved = slope[:, node[:, None], np.arange(slope.shape[2]), other].sum(2) - there[:, node]
+            np.add.at(changes.T, value, moved.T)
         return scores, changes
 
 
-_FIRST = 2  # place of digit 0 in a gradient
+def _numeric(graph: Graph) -> list[bool]:
+    return [column.kind in ("number", "log") for column in graph.schema.config]
 
 
 def _score(scorer: Any, graph: Graph, configs: Any) -> NDArray[np.float64]:
-    """Score configs that the graph does not have."""
+    """Score configs that the graph does not have: as arrays, or else as those of a graph."""
     if getattr(scorer, "takes_configs", False):
         return np.asarray(scorer.predict(graph, configs, verbose=False), np.float64)
-    both = configs if isinstance(configs, tuple) else (configs, configs)
-    fields: dict[str, Any] = {} if graph.config_feat is None else {"config_feat": both[0]}
-    fields |= {"node_config_feat": both[1]} if graph.schema.digits else {}
-    gone = dict.fromkeys((name for name in graph.fields() if name in ("valid", "repeats")))
-    own = next(name for name in graph.fields() if name in ("runtime", "config_runtime"))
-    n = len(both[0])
-    if "config_runtime_normalizers" in graph.fields():
-        gone["config_runtime_normalizers"] = np.ones(n, np.int64)
-    made = graph.replace(**fields, **gone, **{own: np.zeros(n, np.int64)})
-    return np.asarray(scorer.predict(made, verbose=False), np.float64)
+    features, digits = configs if isinstance(configs, tuple) else (configs, configs)
+    none = np.zeros(len(features), np.int64)
+    made = {"valid": None, "repeats": None, "runtime": none, "config_runtime": none}
+    made |= {"config_runtime_normalizers": none + 1} | (
+        {"node_config_feat": digits} if graph.schema.digits else {}
+    )
+    made |= {} if graph.config_feat is None else {"config_feat": features}
+    own = graph.replace(**{name: made[name] for name in graph.fields() if name in made})
+    return np.asarray(scorer.predict(own, verbose=False), np.float64)
 
 
-def _check(scorer: Scorer, method: str, across: bool) -> None:
-    todo = "give a fitted tg.Ranker, or a scorer derived from tpugraphs.ranker.ScorerBase"
-    check_type("scorer", scorer, Scorer, expected=f"a scorer; {todo}")  # type: ignore[type-abstract]
-    if not scorer.fitted:
-        raise ConfigError("scorer: it has learnt nothing yet: fit or load it first")
+def _check(scorer: Any, method: str, across: bool) -> None:
+    if not isinstance(scorer, Scorer) or not scorer.fitted:
+        todo = "fit a tg.Ranker, or derive a class from tpugraphs.ranker.ScorerBase"
+        raise ConfigError(f"scorer: expected a fitted scorer, got {type(scorer).__name__}: {todo}")
     if getattr(scorer, "across_configs", False) and not across:
-        why = "its scores depend on which configs are scored together, so they cannot be compared"
+        why = "its scores depend on which configs are scored together, so they hardly compare"
         raise ConfigError(f"scorer: {why}; across=True searches all the same")
-    if method == "langevin" and not hasattr(scorer, "slopes"):
-        others = ", ".join(map(repr, (*METHODS[:2], *METHODS[3:])))
-        raise ConfigError(f"method: {type(scorer).__name__} has no gradients for 'langevin': use {others}")
+    if method == "langevin" and not (hasattr(scorer, "slopes") and getattr(scorer, "takes_configs", False)):
+        others = ", ".join(repr(name) for name in METHODS if name != method)
+        raise ConfigError(
+            f"method: this {type(scorer).__name__} has no gradients for 'langevin': use {others}"
+        )
 
 
 def minimize(
@@ -295,35 +288,32 @@ def minimize(
     """
     check_choice("method", method, METHODS)
     budget, keep = check_whole("budget", budget, 1), check_whole("keep", keep, 1, _REMEMBERED)
-    seed, differ = check_whole("seed", seed, 0, 2**64 - 1), check_whole("differ", differ, 1)
+    seed, differ = check_whole("seed", seed, 0), check_whole("differ", differ, 1)
     _check(scorer, method, across)
     parameters = _Parameters.of_graph(graph) if space is None else _Parameters.of_space(graph, space)
-    size, every = int(np.prod(parameters.sizes, dtype=object)), None
-    if space is not None and (every := space.core.all(budget)) is not None:
-        size = len(every)
+    every = None if space is None else space.core.all(budget)
+    size = len(every) if every is not None else int(np.prod(parameters.sizes, dtype=object))
     if method == "exhaustive" and size > budget:
         raise ConfigError(f"budget: there are {size:,} configs to score: raise it from {budget:,}, or sample")
-    method = "exhaustive" if size <= budget else method
-    batch = _BATCH[method] if batch is None else check_whole("batch", batch, 1)
-    members = batch if method in ("annealing", "langevin") else 16
-    starts = every if space is None or every is not None else space.core.sample(2 * members, seed)
+    method, budget = ("exhaustive", size) if size <= budget else (method, budget)
+    batch = check_whole("batch", _BATCH[method] if batch is None else batch, 1)
+    members = batch + 2 if method == "genetic" else batch
+    starts = members * (2 if method == "genetic" else 4)
     search = _core.Search(
-        method, parameters.sizes, seed, ordered=parameters.ordered, start=starts, budget=budget,
-        members=members, starts=2 * members, keep=_REMEMBERED, **({"rate": 2.0} if method == "langevin" else {}),
+        method, parameters.sizes, seed, ordered=parameters.ordered, budget=budget, members=members,
+        start=every if space is None or every is not None else space.core.sample(starts, seed), starts=starts,
+        rate=0.5 if method == "genetic" else 1.0, keep=_REMEMBERED,
     )  # fmt: skip
-    history: list[tuple[float, float]] = []
+    history: list[list[float]] = []
     if state is not None:
-        history = [tuple(line) for line in state["history"].tolist()]
         search.restore(dict(state))
+        history = np.asarray(state["history"], np.float64).tolist()
 
     def saved() -> dict[str, NDArray[Any]]:
         return {**search.state(), "history": np.array(history, np.float64).reshape(-1, 2)}
 
-    limit = min(budget, size)
-    while search.scored < limit and search.failed < _TRIED * budget:
-        codes = search.ask(min(batch, limit - search.scored))
-        if not len(codes):
-            break
+    while search.scored < budget and search.failed < _TRIED * budget:
+        codes = search.ask(min(batch, budget - search.scored))
         fine = np.ones(len(codes), np.bool_) if space is None else space.core.feasible(codes)
         scores, changes = np.full(len(codes), np.inf), None
         if method == "langevin":
@@ -332,16 +322,15 @@ def minimize(
                 scores[fine], changes[fine] = parameters.slopes(scorer, graph, codes[fine])
         elif fine.any():
             scores[fine] = _score(scorer, graph, parameters.configs(parameters.rows(codes[fine])))
+        if not len(codes):
+            break
         search.tell(scores, changes)
-        if search.scored:
-            history.append((search.scored, float(search.best(1)[1][0])))
-            if callback is not None and callback(*map(cast, (int, float), history[-1]), saved) is True:
-                break
+        history.append([search.scored, search.least])
+        if callback is not None and callback(search.scored, search.least, saved) is True:
+            break
     codes, scores = search.best(keep, differ)
     configs = parameters.configs(parameters.rows(codes))
     plain = isinstance(configs, np.ndarray) and configs.ndim == 2
     named = [graph.schema.decode("config", row) for row in configs] if plain else []
-    return SearchResult(
-        method, scores, configs, named, search.scored, size if size < 2**62 else -1,
-        np.array(history, np.float64).reshape(-1, 2), saved(),
-    )  # fmt: skip
+    whole, found = size if size < 2**62 else -1, saved()
+    return SearchResult(method, scores, configs, named, search.scored, whole, found["history"], found)

@@ -1,5 +1,6 @@
 #include "py/py_search.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,11 +171,14 @@ static int put(PyObject *dict, const char *name, int type, int64_t rows, int64_t
     return failed;
 }
 
+static int64_t owned_by(const tg_search *s) {
+    const int64_t waiting = tg_search_waiting(s);
+    return waiting < s->options.members ? waiting : s->options.members;
+}
+
 static PyObject *state(PyObject *object, PyObject *unused) {
     const tg_search *s = &((py_search *)object)->search;
     const tg_best *b = &s->best;
-    const int64_t waiting = tg_search_waiting(s),
-                  owned = waiting < s->options.members ? waiting : s->options.members;
     int64_t numbers[NUMBERS];
     PyObject *dict = PyDict_New();
     (void)unused;
@@ -186,7 +190,7 @@ static PyObject *state(PyObject *object, PyObject *unused) {
                          put(dict, "changes", NPY_FLOAT32, s->seen.told, s->seen.S, s->seen.change) ||
                          put(dict, "members", NPY_INT64, s->filled, -1, s->member) ||
                          put(dict, "steps", NPY_INT64, s->options.members, -1, s->steps) ||
-                         put(dict, "owners", NPY_INT64, owned, -1, s->owner) ||
+                         put(dict, "owners", NPY_INT64, owned_by(s), -1, s->owner) ||
                          put(dict, "spread", NPY_FLOAT64, 1, -1, &s->spread) ||
                          put(dict, "best_codes", NPY_INT32, b->count, b->P, b->code) ||
                          put(dict, "best_scores", NPY_FLOAT64, b->count, -1, b->score) ||
@@ -271,6 +275,8 @@ static tg_status take_state(tg_search *s, const parts *p, tg_error *err) {
     if (status == TG_OK) status = again(s, TG_I32(p->codes), p->count, err);
     if (status != TG_OK) return status;
     s->seen.told = p->told;
+    if (p->owned != owned_by(s))
+        return tg_refuse(err, TG_E_CHECKPOINT, "owners", "one of each code that waits", "others");
     copy(s->seen.score, p->scores);
     copy(s->seen.change, p->changes);
     copy(s->member, p->members);
@@ -281,6 +287,8 @@ static tg_status take_state(tg_search *s, const parts *p, tg_error *err) {
     copy(s->best.code, p->best_codes);
     copy(s->best.score, p->best_scores);
     copy(s->best.number, p->best_numbers);
+    s->least = INFINITY;
+    for (int64_t i = 0; i < p->best; i++) s->least = fmin(s->least, s->best.score[i]);
     return tg_search_check(s, err);
 }
 
@@ -295,7 +303,7 @@ static PyObject *restore(PyObject *object, PyObject *dict) {
     tg_seen_clear(&s->seen);
     s->filled = s->drawn = s->taken = s->scored = s->failed = s->rounds = s->best.count = s->best.put = 0;
     memset(s->steps, 0, (size_t)s->options.members * sizeof *s->steps);
-    s->spread = -1;
+    s->spread = -1, s->least = INFINITY;
     return tg_raise(&err, NULL);
 }
 
@@ -310,6 +318,12 @@ static PyObject *get_number(PyObject *object, void *which) {
 static PyObject *get_temperature(PyObject *object, void *unused) {
     (void)unused;
     return PyFloat_FromDouble(tg_search_temperature(&((py_search *)object)->search));
+}
+
+static PyObject *get_least(PyObject *object, void *unused) {
+    const tg_search *s = &((py_search *)object)->search;
+    (void)unused;
+    return PyFloat_FromDouble(s->least);
 }
 
 static PyObject *get_chains(PyObject *object, void *unused) {
@@ -349,6 +363,7 @@ static PyGetSetDef getset[] = {
     {"values", get_number, NULL, PyDoc_STR("Values S of all parameters."), (void *)3},
     {"waiting", get_number, NULL, PyDoc_STR("Codes that wait for scores."), (void *)4},
     {"temperature", get_temperature, NULL, PyDoc_STR("Temperature of the chains."), NULL},
+    {"least", get_least, NULL, PyDoc_STR("The least score so far, infinite without one."), NULL},
     {"members", get_chains, NULL, PyDoc_STR("(m, P) int32: where the chains are, or the population."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -13,7 +13,8 @@ static inline uint64_t tg_search_key(const tg_search *s, uint64_t purpose, uint6
 }
 
 /* A parameter takes another value than it has: half the time one nearby, if its values are ordered. The chance from one
-   value to another is that of the way back. The value stays if the one nearby is beyond the end. */
+   value to another is that of the way back. One step away in half
+   of these cases, two in a quarter, and so on; the value stays if that is beyond the end. */
 void tg_search_move(const tg_search *s, uint64_t key, uint64_t *counter, int64_t p, int32_t *code);
 
 /* code(P) that was never asked for, uniform among them or nearly so; 0: there is none. */

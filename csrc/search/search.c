@@ -63,7 +63,8 @@ tg_status tg_search_new(tg_search *s, const tg_search_options *options, const in
                         const uint8_t *ordered, int64_t P, const int32_t *given, int64_t givens,
                         tg_error *err) {
     const int64_t members = options->members;
-    *s = (tg_search){.options = *options, .P = P, .given = given, .givens = givens, .spread = -1};
+    *s = (tg_search){
+        .options = *options, .P = P, .given = given, .givens = givens, .least = INFINITY, .spread = -1};
     s->sizes = zeros(P, sizeof *s->sizes);
     s->offset = zeros(P + 1, sizeof *s->offset);
     s->ordered = zeros(P, sizeof *s->ordered);
@@ -89,7 +90,9 @@ tg_status tg_search_new(tg_search *s, const tg_search_options *options, const in
 void tg_search_move(const tg_search *s, uint64_t key, uint64_t *counter, int64_t p, int32_t *code) {
     const int32_t size = s->sizes[p];
     if (s->ordered[p] && size > 2 && tg_below(key, (*counter)++, 2)) {
-        const int32_t to = code[p] + (tg_below(key, (*counter)++, 2) ? 1 : -1);
+        const uint64_t bits = tg_draw(key, (*counter)++);
+        const int32_t step = 1 + __builtin_ctzll(bits | UINT64_C(1) << 62),
+                      to = code[p] + (bits >> 63 ? step : -step);
         if (to >= 0 && to < size) code[p] = to;
         return;
     }
@@ -202,7 +205,7 @@ double tg_search_temperature(const tg_search *s) {
     const double hot = o->hot >= 0 ? o->hot : HOT * s->spread,
                  cold = o->cold >= 0 ? o->cold : COLD * s->spread;
     const int64_t length = o->budget - o->starts, done = s->scored - o->starts;
-    const double part = length < 1 || done >= length ? 1 : (double)done / (double)length;
+    const double part = done < 0 ? 0 : done < length ? (double)done / (double)length : 1;
     return fmax(hot > 0 && cold > 0 ? hot * pow(cold / hot, part) : cold, 1e-30);
 }
 
@@ -233,6 +236,7 @@ tg_status tg_search_tell(tg_search *s, const double *scores, const float *change
         s->seen.score[first + i] = scores[i];
         tg_best_put(&s->best, s->seen.code + (first + i) * s->P, scores[i]);
         finite += isfinite(scores[i]) != 0;
+        if (isfinite(scores[i])) s->least = fmin(s->least, scores[i]);
     }
     if (s->seen.S > 0) memcpy(s->seen.change + first * s->S, changes, (size_t)(n * s->S) * sizeof *changes);
     s->seen.told += n;

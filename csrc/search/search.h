@@ -55,6 +55,7 @@ typedef struct tg_search {
     int64_t drawn;          /* draws of single codes so far */
     int64_t scored, failed; /* finite scores that were told, and others */
     int64_t rounds;         /* batches that were told */
+    double least;           /* score so far */
     double spread;          /* of the scores of the starts */
     int32_t *spare;         /* (P) */
     double *weight;         /* (S) */
