@@ -296,7 +296,7 @@ def test_a_linear_model_is_solved_by_its_slopes(layouts):
     codes = rng.integers(0, parameters.sizes, (3, parameters.sizes.size)).astype(np.int32)
 
     def scores(codes):
-        return ranker.predict(graph, parameters.configs(parameters.rows(codes)), verbose=False).astype(float)
+        return ranker.predict(graph, parameters.configs(codes), verbose=False).astype(float)
 
     own, changes = parameters.slopes(ranker, graph, codes)
     assert np.allclose(own, scores(codes), rtol=1e-5, atol=1e-5)
@@ -356,7 +356,7 @@ def test_what_always_changes_together_is_one_parameter():
     parameters = tg.search._Parameters.of_graph(graph)
     assert sorted(parameters.sizes.tolist()) == [1, 2, 3]
     every = np.array(list(product(*map(range, parameters.sizes))), np.int32)
-    made = parameters.configs(parameters.rows(every))
+    made = parameters.configs(every)
     assert {tuple(row) for row in made} == {tuple(row) for row in rows}
 
 

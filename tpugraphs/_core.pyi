@@ -56,6 +56,14 @@ class Search:
     def state(self) -> dict[str, NDArray[Any]]: ...
     def restore(self, state: dict[str, NDArray[Any]], /) -> None: ...
 
+def cells_make(
+    codes: NDArray[np.int32],
+    first: NDArray[np.int64],
+    row: NDArray[np.int64],
+    of: NDArray[np.int64],
+    cells: NDArray[np.int8],
+    /,
+) -> NDArray[np.int8]: ...
 def cell_values(cells: NDArray[np.int8], /) -> NDArray[np.int32]: ...
 
 # rank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -147,17 +148,23 @@ class _Parameters:
         row = np.concatenate([np.arange(size) for size in sizes])
         return cls(sizes, ordered, row, np.array(order), features, None)
 
-    def rows(self, codes: NDArray[np.int32]) -> _Whole:
-        return self.row[(np.cumsum(self.sizes) - self.sizes) + codes][:, self.of]
+    @cached_property
+    def first(self) -> _Whole:
+        return np.cumsum(self.sizes, dtype=np.int64) - self.sizes
 
-    def configs(self, rows: _Whole) -> Any:
-        """Return configs whose cells are those of `rows` (n, cells)."""
-        columns = 0 if self.features is None else self.features.shape[1]
-        parts: list[Any] = []
+    def rows(self, codes: NDArray[np.int32]) -> _Whole:
+        rows: _Whole = self.row[self.first + codes][:, self.of]
+        return rows
+
+    def configs(self, codes: NDArray[np.int32]) -> Any:
+        """Return configs as a scorer takes them."""
+        T, parts = 0 if self.features is None else self.features.shape[1], list[Any]()
         if self.features is not None:
-            parts.append(self.features[rows[:, :columns], np.arange(columns)])
+            cells = self.features.view(np.int8).reshape(len(self.features), T, 4)
+            made = _core.cells_make(codes, self.first, self.row, self.of[:T], cells)
+            parts.append(made.reshape(len(codes), -1).view(np.float32))
         if self.digits is not None:
-            parts.append(self.digits[rows[:, columns:], np.arange(self.digits.shape[1])])
+            parts.append(_core.cells_make(codes, self.first, self.row, self.of[T:], self.digits))
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     def slopes(self, scorer: Any, graph: Graph, codes: NDArray[np.int32]) -> tuple[Any, Any]:
@@ -167,7 +174,7 @@ class _Parameters:
         if self.features is not None:
             moved = np.where(sets[:, :T], self.row[:, None], rows[:, None, :T])
             near = self.features[moved, np.arange(T)]
-        scores, slope, changes = scorer.slopes(graph, self.configs(rows), near)
+        scores, slope, changes = scorer.slopes(graph, self.configs(codes), near)
         changes = np.zeros((len(codes), self.row.size), np.float32) if changes is None else changes
         if slope is not None and self.digits is not None:
             own = self.digits[rows[:, T:], np.arange(slope.shape[1])] + _FIRST
@@ -312,24 +319,31 @@ def minimize(
     def saved() -> dict[str, NDArray[Any]]:
         return {**search.state(), "history": np.array(history, np.float64).reshape(-1, 2)}
 
+    def score(codes: NDArray[np.int32]) -> tuple[Any, Any]:
+        if method == "langevin":
+            return parameters.slopes(scorer, graph, codes)
+        return _score(scorer, graph, parameters.configs(codes)), None
+
     while search.scored < budget and search.failed < _TRIED * budget:
         codes = search.ask(min(batch, budget - search.scored))
-        fine = np.ones(len(codes), np.bool_) if space is None else space.core.feasible(codes)
-        scores, changes = np.full(len(codes), np.inf), None
-        if method == "langevin":
-            changes = np.zeros((len(codes), search.values), np.float32)
-            if fine.any():
-                scores[fine], changes[fine] = parameters.slopes(scorer, graph, codes[fine])
-        elif fine.any():
-            scores[fine] = _score(scorer, graph, parameters.configs(parameters.rows(codes[fine])))
+        fine = None if space is None else space.core.feasible(codes)
         if not len(codes):
             break
-        search.tell(scores, changes)
+        if fine is None or fine.all():
+            scores, changes = score(codes)
+        else:
+            scores, changes = np.full(len(codes), np.inf), None
+            if method == "langevin":
+                changes = np.zeros((len(codes), search.values), np.float32)
+                scores[fine], changes[fine] = score(codes[fine]) if fine.any() else (0, 0)
+            elif fine.any():
+                scores[fine] = score(codes[fine])[0]
+        search.tell(np.asarray(scores, np.float64), changes)
         history.append([search.scored, search.least])
         if callback is not None and callback(search.scored, search.least, saved) is True:
             break
     codes, scores = search.best(keep, differ)
-    configs = parameters.configs(parameters.rows(codes))
+    configs = parameters.configs(codes)
     plain = isinstance(configs, np.ndarray) and configs.ndim == 2
     named = [graph.schema.decode("config", row) for row in configs] if plain else []
     whole, found = size if size < 2**62 else -1, saved()

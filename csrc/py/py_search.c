@@ -401,7 +401,36 @@ static PyObject *cell_values(PyObject *self, PyObject *arg) {
     return tg_raise(&err, NULL);
 }
 
+/* cells_make(codes (n, P) int32, first (P,), row (S,), of (M,), cells (R, M, W) int8) -> (n, M, W) int8 */
+static PyObject *cells_make(PyObject *self, PyObject *args) {
+    PyObject *o[5];
+    npy_intp codes[2] = {-1, -1}, P[1] = {-1}, S[1] = {-1}, M[1] = {-1}, cells[3] = {-1, -1, -1};
+    PyArrayObject *code, *first, *row, *of, *from;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOO:cells_make", &o[0], &o[1], &o[2], &o[3], &o[4])) return NULL;
+    if ((first = tg_array(o[1], "first", NPY_INT64, 1, P, "(P,)")) == NULL ||
+        (row = tg_array(o[2], "row", NPY_INT64, 1, S, "(S,)")) == NULL ||
+        (of = tg_array(o[3], "of", NPY_INT64, 1, M, "(M,)")) == NULL)
+        return NULL;
+    codes[1] = P[0], cells[1] = M[0];
+    if ((code = tg_array(o[0], "codes", NPY_INT32, 2, codes, "(n, P)")) == NULL ||
+        (from = tg_array(o[4], "cells", NPY_INT8, 3, cells, "(R, M, W)")) == NULL)
+        return NULL;
+    const npy_intp dims[3] = {codes[0], M[0], cells[2]};
+    const tg_cell_map map = {P[0], S[0], M[0], TG_I64(first), TG_I64(row), TG_I64(of)};
+    PyArrayObject *made = tg_new_array(NPY_INT8, 3, dims);
+    if (made == NULL ||
+        tg_cells_make(TG_U8(made), &map, TG_I32(code), dims[0], TG_U8(from), cells[0], dims[2]))
+        return (PyObject *)made;
+    Py_DECREF((PyObject *)made);
+    return PyErr_Format(PyExc_ValueError, "cells_make: expected codes of values that there are");
+}
+
 PyMethodDef tg_search_methods[] = {
+    {"cells_make", cells_make, METH_VARARGS,
+     PyDoc_STR("cells_make(codes, first, row, of, cells) -> (n, M, W) int8: cells of codes; value v of "
+               "parameter p is that "
+               "of row[first[p] + v], and of says which parameter sets a cell.")},
     {"cell_values", cell_values, METH_O,
      PyDoc_STR("cell_values(cells (C, M, W) int8) -> (C, M) int32: the number of each cell's value in its "
                "column, in "

@@ -25,3 +25,18 @@ tg_status tg_cell_values(int32_t *numbers, const uint8_t *cells, int64_t C, int6
     free(inverse);
     return status;
 }
+
+int tg_cells_make(uint8_t *made, const tg_cell_map *map, const int32_t *codes, int64_t n,
+                  const uint8_t *cells, int64_t R, int64_t W) {
+    for (int64_t i = 0; i < n; i++, codes += map->P)
+        for (int64_t m = 0; m < map->M; m++) {
+            const int64_t p = map->of[m];
+            if (p < 0 || p >= map->P) return 0;
+            const int64_t first = map->first[p], at = first + codes[p];
+            if (first < 0 || codes[p] < 0 || at >= map->S) return 0;
+            const int64_t row = map->row[at];
+            if (row < 0 || row >= R) return 0;
+            memcpy(made + (i * map->M + m) * W, cells + (row * map->M + m) * W, (size_t)W);
+        }
+    return 1;
+}
