@@ -82,7 +82,8 @@ static PyObject *next_configs(PyObject *self, PyObject *args) {
     npy_intp dims[3];
     long long count;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, "OOOOLK:next_configs", &given[0], &given[1], &causes, &given[2], &count, &key) ||
+    if (!PyArg_ParseTuple(args, "OOOOLK:next_configs", &given[0], &given[1], &causes, &given[2], &count,
+                          &key) ||
         !take(given, a, dims))
         return NULL;
     PyArrayObject *cause = tg_array(causes, "cause", NPY_INT32, 1, dims, "(n,)");
@@ -95,7 +96,8 @@ static PyObject *next_configs(PyObject *self, PyObject *args) {
         ran += TG_I32(cause)[i] == 0;
     }
     if (ran < 2 || count < 0 || count > dims[2])
-        return PyErr_SetString(PyExc_ValueError, "next_configs: expected 2 rows that ran, and count <= m"), NULL;
+        return PyErr_SetString(PyExc_ValueError, "next_configs: expected 2 rows that ran, and count <= m"),
+               NULL;
     const npy_intp many = (npy_intp)count;
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
     if (chosen == NULL) return NULL;
@@ -125,16 +127,19 @@ static PyObject *first_configs(PyObject *self, PyObject *args) {
     PyArrayObject *pool = x == NULL ? NULL : columns(given[1], "pool", -1, PyArray_DIM(x, 1));
     if (pool == NULL) return NULL;
     const npy_intp many = (npy_intp)count, m = PyArray_DIM(pool, 0);
-    if (count < 0 || count > m) return PyErr_SetString(PyExc_ValueError, "first_configs: expected count <= m"), NULL;
+    if (count < 0 || count > m)
+        return PyErr_SetString(PyExc_ValueError, "first_configs: expected count <= m"), NULL;
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
     if (chosen != NULL)
-        tg_tuner_begin(TG_F64(x), PyArray_DIM(x, 0), PyArray_DIM(x, 1), TG_F64(pool), m, count, key, TG_I64(chosen));
+        tg_tuner_begin(TG_F64(x), PyArray_DIM(x, 0), PyArray_DIM(x, 1), TG_F64(pool), m, count, key,
+                       TG_I64(chosen));
     return (PyObject *)chosen;
 }
 
 PyMethodDef tg_tuner_methods[] = {
     {"tree_means", tree_means, METH_VARARGS, PyDoc_STR("Predictions of extremely randomized trees.")},
     {"next_configs", next_configs, METH_VARARGS, PyDoc_STR("Configs to measure next, by a surrogate.")},
-    {"first_configs", first_configs, METH_VARARGS, PyDoc_STR("Configs to measure first, far from each other.")},
+    {"first_configs", first_configs, METH_VARARGS,
+     PyDoc_STR("Configs to measure first, far from each other.")},
     {NULL, NULL, 0, NULL},
 };

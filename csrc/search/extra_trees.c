@@ -104,13 +104,14 @@ static void grow(growing *g, int64_t n, int64_t m) {
 
 tg_status tg_extra_trees(const tg_trees *how, const double *x, const double *y, int64_t n, int64_t F,
                          const double *pool, int64_t m, float *found, tg_cancel *cancel, tg_error *err) {
-    const size_t words = (size_t)(n + m + F), size = words * sizeof(int64_t) + (size_t)(n + 1) * sizeof(waiting);
+    const size_t words = (size_t)(n + m + F),
+                 size = words * sizeof(int64_t) + (size_t)(n + 1) * sizeof(waiting);
     const int32_t at_once = 16;
     for (int32_t from = 0; from < how->trees; from += at_once) {
         if (tg_cancelled(cancel)) return tg_fail(err, TG_E_CANCELLED, "cancelled");
         const int32_t to = from + at_once < how->trees ? from + at_once : how->trees;
         int failed = 0;
-#pragma omp parallel for schedule(dynamic) reduction(| : failed)                                                     \
+#pragma omp parallel for schedule(dynamic) reduction(| : failed)                                             \
     num_threads(tg_threads(20.0 * (double)(n * how->tries + m) * (to - from)))
         for (int32_t t = from; t < to; t++) {
             char *block = malloc(size);
@@ -118,8 +119,12 @@ tg_status tg_extra_trees(const tg_trees *how, const double *x, const double *y, 
             if (block == NULL) continue;
             waiting *stack = (waiting *)block;
             int64_t *row = (int64_t *)(stack + n + 1);
-            growing g = {how, x, y, pool, F, row, row + n, (int32_t *)(row + n + m), stack,
-                         tg_key(how->key, (uint64_t)t), 0, found + (int64_t)t * m};
+            growing g = {how,     x,
+                         y,       pool,
+                         F,       row,
+                         row + n, (int32_t *)(row + n + m),
+                         stack,   tg_key(how->key, (uint64_t)t),
+                         0,       found + (int64_t)t * m};
             grow(&g, n, m);
             free(block);
         }

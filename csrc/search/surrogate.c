@@ -139,7 +139,17 @@ tg_status tg_surrogate_tune(const double *x, const double *y, int64_t n, int64_t
     double *block = malloc(size * sizeof *block);
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
     double *at = block + n * F;
-    tuning t = {x, y, n, F, block, at, at + n * n, at + 2 * n * n, at + 3 * n * n, at + 4 * n * n, at + 4 * n * n + n};
+    tuning t = {x,
+                y,
+                n,
+                F,
+                block,
+                at,
+                at + n * n,
+                at + 2 * n * n,
+                at + 3 * n * n,
+                at + 4 * n * n,
+                at + 4 * n * n + n};
     double *best = t.gradient + F + 2, *step = best + F + 2, *before = step + F + 2;
     double least = INFINITY;
     tg_status status = TG_OK;
@@ -175,7 +185,8 @@ tg_status tg_surrogate_fit(tg_surrogate *s, const double *x, const double *y, in
                            const double *logs, tg_error *err) {
     *s = (tg_surrogate){.n = n, .F = F};
     s->block = malloc((size_t)(F + 2 + n * F + n * n + 2 * n) * sizeof *s->block);
-    if (s->block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
+    if (s->block == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
     s->logs = s->block, s->x = s->logs + F + 2, s->factor = s->x + n * F, s->weight = s->factor + n * n;
     s->y = s->weight + n;
     memcpy(s->logs, logs, (size_t)(F + 2) * sizeof *logs);
@@ -186,7 +197,8 @@ tg_status tg_surrogate_fit(tg_surrogate *s, const double *x, const double *y, in
     for (int tries = 0; tries < 20; tries++, noise = 2 * noise + 1e-6 * variance) {
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j <= i; j++)
-                s->factor[i * n + j] = variance * matern(squared(s->x + i * F, s->x + j * F, F), NULL) + (i == j ? noise : 0);
+                s->factor[i * n + j] =
+                    variance * matern(squared(s->x + i * F, s->x + j * F, F), NULL) + (i == j ? noise : 0);
         if (factor(s->factor, n)) break;
     }
     s->logs[F + 1] = log(noise);
@@ -209,12 +221,13 @@ void tg_surrogate_left_out(const tg_surrogate *s, double *mean) {
     free(inverse);
 }
 
-tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean, double *variance,
-                            tg_error *err) {
+tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean,
+                            double *variance, tg_error *err) {
     const int64_t n = s->n, F = s->F;
     const double most = exp(s->logs[F]), sure = most + exp(s->logs[F + 1]);
     double *lengths = malloc((size_t)(F + 1) * sizeof *lengths);
-    if (lengths == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld columns", (long long)F);
+    if (lengths == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld columns", (long long)F);
     for (int64_t j = 0; j < F; j++) lengths[j] = exp(s->logs[j]);
 #pragma omp parallel for schedule(static) num_threads(tg_threads(20.0 * (double)m * n))
     for (int64_t i = 0; i < m; i++) {
@@ -274,7 +287,9 @@ static void condition(const choosing *c, int64_t one, int64_t k, double noise) {
         double *row = cell(c, known, tile * TILE);
         const int64_t here = c->m - tile * TILE < TILE ? c->m - tile * TILE : TILE;
         for (int64_t i = 0; i < TILE; i++)
-            row[i] = i < here ? most * matern(squared(c->pool + (tile * TILE + i) * F, c->pool + one * F, F), NULL) : 0;
+            row[i] = i < here
+                         ? most * matern(squared(c->pool + (tile * TILE + i) * F, c->pool + one * F, F), NULL)
+                         : 0;
         for (int64_t j = 0; j < known; j++) {
             const double own = c->own[j], *above = cell(c, j, tile * TILE);
             for (int64_t i = 0; i < TILE; i++) row[i] -= own * above[i];
@@ -291,7 +306,8 @@ tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t
                               tg_error *err) {
     const int64_t tiles = (m + TILE - 1) / TILE, rows = s->n + count;
     double *block = malloc((size_t)(tiles * TILE * (s->F + rows + 1) + rows) * sizeof *block);
-    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)m);
+    if (block == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)m);
     choosing c = {s, m, tiles, rows, block, block + tiles * TILE * s->F, NULL, NULL};
     c.variance = c.T + tiles * TILE * rows, c.own = c.variance + tiles * TILE;
     const double most = exp(s->logs[s->F]), noise = exp(s->logs[s->F + 1]);

@@ -33,8 +33,8 @@ void tg_surrogate_free(tg_surrogate *s);
 void tg_surrogate_left_out(const tg_surrogate *s, double *mean);
 
 /* mean(m), and a bound of the variance (m), of pool(m, F): what the likest row alone leaves of it. */
-tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean, double *variance,
-                            tg_error *err);
+tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean,
+                            double *variance, tg_error *err);
 
 /* Chooses `count` of pool(m, F) one after the other, each least in mean + shift - kappa * deviation, where the deviation
    counts those chosen before as measured (GP-BUCB, Desautels, Krause, Burdick 2014). mean(m) is that of tg_surrogate_mean. */

@@ -18,11 +18,11 @@ typedef struct asking {
     const double *pool;
     int64_t m, n; /* candidates; rows that are learnt from */
     uint64_t key;
-    int64_t *row;   /* (told->n) those that ran, the ones that are learnt from first */
-    double *x, *y;  /* (n, F), (n) */
-    double *guess;  /* (max(n, m)) */
+    int64_t *row;                    /* (told->n) those that ran, the ones that are learnt from first */
+    double *x, *y;                   /* (n, F), (n) */
+    double *guess;                   /* (max(n, m)) */
     double *mean, *variance, *shift; /* (m) */
-    float *found;   /* (TREES, max(n, m)) */
+    float *found;                    /* (TREES, max(n, m)) */
     tg_cancel *cancel;
 } asking;
 
@@ -62,7 +62,8 @@ static int64_t learn_from(const tg_told *told, int64_t among, int64_t most, uint
         if (told->cause[i] == 0) row[n++] = i;
     if (n <= most) return n;
     best_first(told, row, n);
-    for (int64_t i = most / 2; i < most; i++) swap(row, i, i + (int64_t)tg_below(key, (uint64_t)i, (uint64_t)(n - i)));
+    for (int64_t i = most / 2; i < most; i++)
+        swap(row, i, i + (int64_t)tg_below(key, (uint64_t)i, (uint64_t)(n - i)));
     return most;
 }
 
@@ -138,9 +139,11 @@ static tg_status shift_failures(asking *a, tg_error *err) {
         for (int64_t i = 0; i < told->n; i++) count += (int)(one[i] = told->cause[i] == cause);
         if (count == 0) continue;
         const tg_trees how = {FAILING, 2, (int32_t)told->F, tg_key(a->key, 100 + (uint64_t)cause)};
-        status = tg_extra_trees(&how, told->x, one, told->n, told->F, a->pool, a->m, a->found, a->cancel, err);
+        status =
+            tg_extra_trees(&how, told->x, one, told->n, told->F, a->pool, a->m, a->found, a->cancel, err);
         for (int32_t t = 0; t < how.trees && status == TG_OK; t++)
-            for (int64_t i = 0; i < a->m; i++) a->shift[i] += per_failure / how.trees * a->found[(int64_t)t * a->m + i];
+            for (int64_t i = 0; i < a->m; i++)
+                a->shift[i] += per_failure / how.trees * a->found[(int64_t)t * a->m + i];
     }
     free(one);
     return status;
@@ -181,16 +184,19 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
                                    tg_error *err) {
     const int64_t F = a->told->F, closely = a->m < CLOSELY ? a->m : CLOSELY < count ? count : CLOSELY;
     int64_t *near = malloc((size_t)closely * (sizeof *near + (size_t)(F + 2) * sizeof(double)));
-    if (near == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
+    if (near == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
     double *x = (double *)(near + closely), *mean = x + closely * F, *shift = mean + closely;
     tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
-    for (int64_t i = 0; i < a->m; i++) a->guess[i] = a->mean[i] + a->shift[i] - kappa * sqrt(fmax(a->variance[i], 0));
+    for (int64_t i = 0; i < a->m; i++)
+        a->guess[i] = a->mean[i] + a->shift[i] - kappa * sqrt(fmax(a->variance[i], 0));
     least_of(a->guess, a->m, closely, near);
     for (int64_t i = 0; i < closely; i++) {
         memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
         mean[i] = a->mean[near[i]], shift[i] = a->shift[near[i]];
     }
-    if (status == TG_OK) status = tg_surrogate_choose(process, x, closely, mean, shift, kappa, count, chosen, err);
+    if (status == TG_OK)
+        status = tg_surrogate_choose(process, x, closely, mean, shift, kappa, count, chosen, err);
     for (int64_t i = 0; i < count && status == TG_OK; i++) chosen[i] = near[chosen[i]];
     free(near);
     return status;
@@ -199,7 +205,8 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
 /* The logs are found on this many first rows of n, so that they are not found anew for every config. */
 static int64_t settled_of(int64_t n) {
     int64_t rows = n < 4 ? n : 4;
-    for (int64_t next = rows; next <= n; next = rows + 2 > rows * 13 / 10 ? rows + 2 : rows * 13 / 10) rows = next;
+    for (int64_t next = rows; next <= n; next = rows + 2 > rows * 13 / 10 ? rows + 2 : rows * 13 / 10)
+        rows = next;
     return rows;
 }
 
@@ -228,11 +235,13 @@ static tg_status choose(asking *a, int64_t count, int64_t *chosen, tg_asked *ask
 
 tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, int64_t count, uint64_t key,
                           int64_t *chosen, tg_asked *asked, tg_cancel *cancel, tg_error *err) {
-    const int64_t rows = told->n < TG_SURROGATE_ROWS ? told->n : TG_SURROGATE_ROWS, wide = m > rows ? m : rows;
+    const int64_t rows = told->n < TG_SURROGATE_ROWS ? told->n : TG_SURROGATE_ROWS,
+                  wide = m > rows ? m : rows;
     const size_t doubles = (size_t)(rows * (told->F + 1) + wide + 3 * m);
     char *block = malloc(doubles * sizeof(double) + (size_t)told->n * sizeof(int64_t) +
                          (size_t)wide * TREES * sizeof(float));
-    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)m);
+    if (block == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)m);
     asking a = {.told = told, .pool = pool, .m = m, .key = key, .cancel = cancel};
     a.row = (int64_t *)block;
     a.x = (double *)(a.row + told->n), a.y = a.x + rows * told->F, a.guess = a.y + rows;
@@ -245,12 +254,14 @@ tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, in
 
 static double squared(const double *a, const double *b, int64_t F) {
     double sum = 0;
-    for (int64_t j = 0; j < F; j++) sum += b == NULL ? (a[j] - 0.5) * (a[j] - 0.5) : (a[j] - b[j]) * (a[j] - b[j]);
+    for (int64_t j = 0; j < F; j++)
+        sum += b == NULL ? (a[j] - 0.5) * (a[j] - 0.5) : (a[j] - b[j]) * (a[j] - b[j]);
     return sum;
 }
 
 /* How far pool row i is from x(n, F) and the first k chosen; from the middle, the other way round, if there are none. */
-static double apart(const double *x, int64_t n, int64_t F, const double *pool, int64_t i, const int64_t *chosen, int64_t k) {
+static double apart(const double *x, int64_t n, int64_t F, const double *pool, int64_t i,
+                    const int64_t *chosen, int64_t k) {
     double least = n + k > 0 ? INFINITY : -squared(pool + i * F, NULL, F);
     for (int64_t j = 0; j < n + k; j++) {
         const double away = squared(pool + i * F, j < n ? x + j * F : pool + chosen[j - n] * F, F);

@@ -29,8 +29,16 @@ DIRECTIONS = ("minimize", "maximize")
 
 _FIRST = 4  # configs that run before there is a surrogate
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
-_DRAWN, _NEAR, _KNOWN = 3000, 10, 100  # of a larger space: by chance, next to so many best, best of other records
-_LEAST, _GROUPS, _ROWS = 5, 8, 4000  # configs of a group of records, groups, configs of a group in a larger space
+_DRAWN, _NEAR, _KNOWN = (
+    3000,
+    10,
+    100,
+)  # of a larger space: by chance, next to so many best, best of other records
+_LEAST, _GROUPS, _ROWS = (
+    5,
+    8,
+    4000,
+)  # configs of a group of records, groups, configs of a group in a larger space
 _TREES = 30
 
 
@@ -103,7 +111,9 @@ class Tuner:
         self.direction = check_choice("direction", direction, DIRECTIONS)
         self.problem, self.device = check_type("problem", problem, str), check_type("device", device, str)
         if (graph is None) != (ranker is None):
-            raise ConfigError("graph, ranker: expected both or neither: the ranker scores configs of the graph")
+            raise ConfigError(
+                "graph, ranker: expected both or neither: the ranker scores configs of the graph"
+            )
         self.graph, self.ranker = graph, ranker
         self._codes: dict[bytes, int] = {}  # of what was told: its row
         self._runtimes: list[list[float]] = []
@@ -148,7 +158,9 @@ class Tuner:
         try:
             times = np.asarray(runtimes, np.float64).reshape(len(listed), -1)
         except (TypeError, ValueError):
-            raise ConfigError(f"runtimes: expected numbers for {len(listed)} configs, got {runtimes!r:.80}") from None
+            raise ConfigError(
+                f"runtimes: expected numbers for {len(listed)} configs, got {runtimes!r:.80}"
+            ) from None
         causes = [status] * len(listed) if status is None or isinstance(status, str) else list(status)
         if len(causes) != len(listed) or (len(listed) and not times.shape[1]):
             raise ConfigError(f"runtimes, status: expected one for each of {len(listed)} configs")
@@ -163,7 +175,9 @@ class Tuner:
         status = status if status is not None else "correct" if good else "runtime"
         cause = STATUSES.index(check_choice("status", status, STATUSES))
         if cause == 0 and (not good or min(good) <= 0 or max(good) == math.inf):
-            raise ConfigError(f"runtimes: expected positive finite numbers for {config}, got {times.tolist()!r:.80}")
+            raise ConfigError(
+                f"runtimes: expected positive finite numbers for {config}, got {times.tolist()!r:.80}"
+            )
         return good if cause == 0 else [], cause
 
     def _add(self, code: Codes, values: list[float], cause: int) -> None:
@@ -273,9 +287,7 @@ class Tuner:
             asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, known, count)])
         return [config for codes in asked for config in self.space.configs(codes)]
 
-    def _choose(
-        self, told: Codes, more: Codes, pool: Codes, known: Floats, count: int
-    ) -> NDArray[np.int64]:
+    def _choose(self, told: Codes, more: Codes, pool: Codes, known: Floats, count: int) -> NDArray[np.int64]:
         """Return positions in the pool."""
         key = self._key()
         x, candidates = self.space.core.columns(told), self.space.core.columns(pool)
@@ -321,9 +333,18 @@ class Tuner:
         for _, rows, scores in self._priors[:_GROUPS]:
             columns.append(_core.tree_means(rows, scores, x, _TREES, self.seed))
         if self.ranker is not None and self.graph is not None:
-            made = score_configs(self.ranker, self.graph, self.space.configs(codes))
-            columns.append(_scores(made))
+            columns.append(_scores(score_configs(self.ranker, self.graph, self._features(codes))))
         return np.column_stack([np.zeros((len(codes), 0)), *columns])
+
+    def _features(self, codes: Codes) -> NDArray[np.float32]:
+        """Return configs as columns (n, T) of the graph."""
+        assert self.graph is not None
+        configs, columns = self.space.configs(codes), [one.name for one in self.graph.schema.config]
+        if sorted(columns) != sorted(self.space.names):
+            found = ", ".join(self.space.names)
+            raise ConfigError(f"space: expected the graph's columns {', '.join(columns)}, found {found}")
+        named = {name: [config[name] for config in configs] for name in columns}
+        return self.graph.schema.encode("config", named)
 
     def report(self) -> TunerReport:
         """Return what was told and what the tuner makes of it.
@@ -335,12 +356,17 @@ class Tuner:
         """
         cost, cause = self._cost(self._medians()), np.array(self._cause, np.int64)
         ran, known = cause == 0, self._of(self._told())
-        names = [name for name, *_ in self._priors[:_GROUPS]] + (["ranker"] if self.ranker is not None else [])
+        names = [name for name, *_ in self._priors[:_GROUPS]] + (
+            ["ranker"] if self.ranker is not None else []
+        )
         taus = {
             name: metrics.kendall_tau(known[ran, i], cost[ran]) if ran.sum() > 1 else math.nan
             for i, name in enumerate(names)
         }
-        values = [float(np.median(self._runtimes[row])) if self._cause[row] == 0 else math.nan for row in self._order]
+        values = [
+            float(np.median(self._runtimes[row])) if self._cause[row] == 0 else math.nan
+            for row in self._order
+        ]
         failures = {STATUSES[i]: int((cause == i).sum()) for i in np.unique(cause[cause > 0])}
         surrogate = dict(zip(("model", "process", "trees"), self._asked, strict=True))
         return TunerReport(self.best, self.best_runtime, self.direction, values, failures, surrogate, taus)
