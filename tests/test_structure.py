@@ -355,23 +355,23 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3325,
-    "layertime": 3235,
-    "data": 2850,
-    "recipes": 2520,
-    "cli": 2000,
-    "xla": 1420,
-    "training": 1260,
-    "system": 940,
-    "evaluation": 785,
-    "kernels": 730,
-    "preprocess": 530,
-    "network": 500,
-    "submission": 400,
-    "download": 350,
-    "torch": 350,
+    "ranker": 3292,
+    "layertime": 3196,
+    "data": 2797,
+    "recipes": 2508,
+    "cli": 1996,
+    "xla": 1402,
+    "training": 1251,
+    "system": 923,
+    "evaluation": 771,
+    "kernels": 716,
+    "preprocess": 500,
+    "network": 492,
+    "submission": 385,
+    "download": 342,
+    "torch": 344,
 }  # fmt: skip
-THIN_IN_ALL = 21370
+THIN_IN_ALL = 21133
 
 
 def code_lines(path):

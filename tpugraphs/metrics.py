@@ -6,8 +6,6 @@ exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataE
 ordered like others. Different lengths and more dimensions raise `ShapeError`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,19 +18,9 @@ from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
 
 __all__ = [
-    "COLLECTIONS",
-    "VALIDATION",
-    "competition_score",
-    "kendall_tau",
-    "mean_ranks",
-    "ndcg",
-    "noise_ceiling",
-    "opa",
-    "spearman",
-    "tile_score",
-    "top_k_slowdown",
-    "top_mean_score",
-]
+    "COLLECTIONS", "VALIDATION", "competition_score", "kendall_tau", "mean_ranks", "ndcg", "noise_ceiling",
+    "opa", "spearman", "tile_score", "top_k_slowdown", "top_mean_score",
+]  # fmt: skip
 
 COLLECTIONS = tuple(names.COLLECTIONS)
 """The five collections of TpuGraphs, whose scores make the competition score."""

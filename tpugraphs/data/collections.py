@@ -24,8 +24,6 @@ from tpugraphs.system.arguments import is_number
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
-__all__ = ["Collection", "Split", "load", "load_all", "open_collection"]
-
 DEFAULT_MAX_BYTES = 8 << 30
 _LOOK = 4096  # unpacked bytes that are inspected
 _LISTED = 200  # names of graphs in a notebook

@@ -1,7 +1,5 @@
 """Columns: what they mean in a graph (:class:`Column`, :class:`Digit`), and their values in a table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,6 @@ from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted, few
-
-__all__ = ["KINDS", "Column", "Digit"]
 
 #: Kinds of columns: how a ranker encodes their values.
 KINDS = ("number", "log", "category", "flag")

@@ -19,8 +19,6 @@ from tpugraphs.system.words import counted
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
 
-__all__ = ["counts", "describe", "format_description", "html_table", "judge", "to_dot", "to_networkx"]
-
 MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description warns
 
 

@@ -1,7 +1,5 @@
 """Config digits of layout graphs and other schemas as an array of floats."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, SupportsIndex
 
@@ -10,8 +8,6 @@ import numpy.typing as npt
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray
-
-__all__ = ["ConfigFeatures"]
 
 
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):

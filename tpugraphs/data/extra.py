@@ -1,7 +1,5 @@
 """Further features of a graph, by name: :func:`with_extra`, and those that a user's function makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +12,6 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
 from tpugraphs.errors import ConfigError, DataError
-
-__all__ = ["with_extra"]
 
 Columns = Mapping[str, Any]
 Function = Callable[[Any], Columns]  # of a user: arguments of `with_extra` for a graph

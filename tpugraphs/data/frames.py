@@ -1,7 +1,5 @@
 """Tables to graphs: :func:`from_frame` makes one graph per problem in a table of measurements."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Layout and tile graphs under one schema, so that one ranker learns from both."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tpugraphs.data.extra import any_fields
@@ -9,8 +7,6 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, Column, Schema
 from tpugraphs.errors import ConfigError
-
-__all__ = ["JOINT", "as_joint"]
 
 JOINT = Schema(
     node=LAYOUT.node,

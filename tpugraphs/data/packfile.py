@@ -6,8 +6,6 @@ compared once, on first use. ``csrc/io/pack.h`` describes the file. Packs of lay
 version 1; those of other graphs also hold the schema, and are of version 2.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from pathlib import Path
@@ -25,8 +23,6 @@ from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.words import counted
-
-__all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
 #: Ending of packs.
 SUFFIX = ".tgpack"

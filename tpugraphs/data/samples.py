@@ -4,8 +4,6 @@ Files come from a data folder, or are downloaded. Each is known by its SHA-256. 
 never read, wherever it comes from.
 """
 
-from __future__ import annotations
-
 import base64
 import difflib
 import json
@@ -28,8 +26,6 @@ from tpugraphs.system.files import absolute, digest_of
 from tpugraphs.system.progress import notice
 from tpugraphs.system.transfer import Retries, fetch
 from tpugraphs.system.words import counted
-
-__all__ = ["PublicFile", "data_folder", "find", "get", "list_samples", "sample", "sample_info"]
 
 GITHUB = "https://raw.githubusercontent.com"
 VARIABLE = "TPUGRAPHS_DATA"

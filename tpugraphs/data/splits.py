@@ -1,7 +1,5 @@
 """Parts of the data: splits of the configs of a graph, families of programs, the graphs nearest to one."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -17,8 +15,6 @@ from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.system.arguments import check_choice, check_whole
 from tpugraphs.system.words import counted
-
-__all__ = ["ARCHITECTURES", "as_samples", "family", "nearest", "split_configs"]
 
 
 def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:

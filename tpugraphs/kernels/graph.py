@@ -14,18 +14,9 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.arguments import check_whole
 
 __all__ = [
-    "ConfigSampler",
-    "decode_base7",
-    "dedup_configs",
-    "dedup_rows",
-    "encode_base7",
-    "layout_digits",
-    "merge_configs",
-    "pack_digits",
-    "prune",
-    "sample_epoch",
-    "sample_without_replacement",
-]
+    "ConfigSampler", "decode_base7", "dedup_configs", "dedup_rows", "encode_base7", "layout_digits",
+    "merge_configs", "pack_digits", "prune", "sample_epoch", "sample_without_replacement",
+]  # fmt: skip
 
 
 def prune(

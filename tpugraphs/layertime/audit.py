@@ -1,7 +1,5 @@
 """Audit of measured layers: shifts of the level, repeated and impossible layers, by device."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of layer-time models: each part of a model writes itself into one, and reads itself back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any

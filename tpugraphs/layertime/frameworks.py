@@ -3,8 +3,6 @@
 Another one has the members of these two, and a row of `FRAMEWORKS`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Arguments of scoring: configs given as arrays, and precisions."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

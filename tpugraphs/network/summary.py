@@ -1,7 +1,5 @@
 """A network in words: its preprocessing, and the steps of its model with shapes, parameters and times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from numbers import Real

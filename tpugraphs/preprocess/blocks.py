@@ -1,7 +1,5 @@
 """Blocks of configs whose runtimes resemble their neighbours': some solutions do not train on them."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np
@@ -12,8 +10,6 @@ from tpugraphs.data.published import Graph
 from tpugraphs.errors import ConfigError
 
 GraphT = TypeVar("GraphT", bound=Graph)
-
-__all__ = ["block_divergence", "filter_blocks"]
 
 _LEAST = 1e-3  # added to the range of the runtimes, so that a constant can be scaled
 

@@ -1,7 +1,5 @@
 """Checks that a recipe can rank the configs of a graph, or learn from them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,15 +9,6 @@ from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
-
-__all__ = [
-    "check_kind",
-    "check_measured",
-    "check_order",
-    "check_weighted",
-    "of_kind",
-    "ran_only",
-]
 
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 

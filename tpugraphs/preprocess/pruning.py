@@ -1,7 +1,5 @@
 """Pruning of graphs, merging of equal configs, padding of layouts."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -12,8 +10,6 @@ from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.errors import ConfigError
 
 GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
-
-__all__ = ["dedup", "fix_padding", "prune"]
 
 
 # Pruning method -> its options.

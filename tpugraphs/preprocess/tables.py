@@ -1,7 +1,5 @@
 """Tables of numbers about layouts, one row per config, for learners that do not take graphs."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np
@@ -10,8 +8,6 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError
-
-__all__ = ["layout_table", "layout_table_names"]
 
 _KINDS = ("convolution", "dot", "reshape")  # the opcodes that can be configured
 _SIZES = 14  # bins of sizes: 0, 1, 2..3, 4..7, ...; the last has everything from 4096 on

@@ -4,8 +4,6 @@ LightGBM grows them. The core reads and checks the text that LightGBM writes, an
 fitted or read from a file no longer needs LightGBM.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rank the five collections for the rows of one submission."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

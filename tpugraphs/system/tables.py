@@ -1,7 +1,5 @@
 """Tables of a report, made of lines of (head, cell): aligned text, Markdown, HTML; and pandas DataFrames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

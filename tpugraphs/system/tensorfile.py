@@ -6,8 +6,6 @@ digest of every tensor and of itself, so that one flipped bit is found. They hav
 separate key, since the library writes several keys in random order: saving twice gives the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Graphs as `torch_geometric.data.Data`, and back."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several fits at the same time, in threads that take turns with them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

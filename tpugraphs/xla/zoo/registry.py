@@ -1,7 +1,5 @@
 """The table of families and their splits, and the programs made of it."""
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +11,6 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
-
-__all__ = ["GROUPS", "Arrays", "Built", "Draw", "Family", "Program", "families", "family", "programs"]
 
 Arrays = tuple[NDArray[Any], ...]
 Built = tuple[Callable[..., Any], Arrays]
