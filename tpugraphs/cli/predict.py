@@ -16,9 +16,7 @@ from typing import Any, TextIO
 
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.files import atomic_write
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import atomic_write, counted, tracked
 
 _SHOWN = 10
 

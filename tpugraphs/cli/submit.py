@@ -25,8 +25,7 @@ from tpugraphs.cli import common
 from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
-from tpugraphs.system.progress import Progress, tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import Progress, counted, tracked
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 

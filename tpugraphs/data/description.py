@@ -13,8 +13,7 @@ import numpy as np
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import corrupt
 from tpugraphs.data.schema import GROUPS, LAYOUT, UNITS, opcode_name
-from tpugraphs.system import markup
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, markup
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph

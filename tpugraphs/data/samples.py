@@ -22,10 +22,9 @@ from tpugraphs import _core
 from tpugraphs.data.collections import load, load_all
 from tpugraphs.data.published import Graph, LayoutGraph
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system import counted, notice
 from tpugraphs.system.files import absolute, digest_of
-from tpugraphs.system.progress import notice
 from tpugraphs.system.transfer import Retries, fetch
-from tpugraphs.system.words import counted
 
 GITHUB = "https://raw.githubusercontent.com"
 VARIABLE = "TPUGRAPHS_DATA"

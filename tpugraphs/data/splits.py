@@ -13,8 +13,7 @@ from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_whole, counted
 
 
 def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:

@@ -12,8 +12,7 @@ from tpugraphs.data.published import TileGraph
 from tpugraphs.errors import ConfigError, DataError, check_graphs, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import few
+from tpugraphs.system import few, tracked
 
 
 class EvaluateOptions(TypedDict, total=False):

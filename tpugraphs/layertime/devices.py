@@ -15,9 +15,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
-from tpugraphs.system import machine
-from tpugraphs.system.arguments import check_number, check_type, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_number, check_type, check_whole, counted, machine
 
 LIMITS = (1e-6, 1e12)
 """Range of every figure of a device: within it no prediction overflows."""

@@ -11,8 +11,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import Device
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.system import tensorfile
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tensorfile
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Floats, Kind
 from tpugraphs.layertime.table import LayerTable, one_layer, unseen_layers
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Progress, check_whole
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 LEVELS = np.linspace(0, 1, 101)

@@ -22,9 +22,7 @@ from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import KINDS, Floats
 from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields, log_of
 from tpugraphs.layertime.table import Layers, LayerTable, Where, one_layer, read_table
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice, check_share, check_whole
-from tpugraphs.system.files import file_name
+from tpugraphs.system import check_choice, check_share, check_whole, file_name, tensorfile
 
 _FILE_KIND = "layer-time"
 _CHUNK = 1 << 13  # layers

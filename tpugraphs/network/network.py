@@ -19,9 +19,7 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Progress, check_whole, tensorfile
 
 _MOMENTS = ("moment1", "moment2")  # arrays of a trainer
 

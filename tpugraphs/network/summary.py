@@ -7,8 +7,7 @@ from typing import Any
 
 from tpugraphs.network.network import Network
 from tpugraphs.recipes.functions import shortly
-from tpugraphs.system import tables
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tables
 
 # Letters for the rows of a slot, in the words of `_core.SPACES`.
 _ROWS = {

@@ -24,8 +24,7 @@ from tpugraphs.preprocess.checks import (
     check_weighted,
     ran_only,
 )  # fmt: skip
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice
+from tpugraphs.system import check_choice, tensorfile
 
 __all__ = ["Configs", "Pipeline", "Sizes"]
 

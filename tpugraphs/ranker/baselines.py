@@ -22,9 +22,7 @@ from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import every_graph, learnable
 from tpugraphs.ranker.scorer import ScorerBase
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_number, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_number, check_whole, counted, tensorfile
 
 __all__ = ["LinearBaseline", "MeanEffect", "RandomBaseline", "random_scores"]
 

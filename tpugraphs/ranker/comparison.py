@@ -26,8 +26,7 @@ from tpugraphs.ranker.folds import Fold, trained
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import files, machine, progress, tables, tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import check_whole, files, machine, progress, tables, tensorfile
 from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from tpugraphs.ranker.conventions import every_graph, learnable
 from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, check_scorer, unchanged_if_it_fails
-from tpugraphs.system.arguments import check_choice, check_number, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_number, check_whole, counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, scoring
 from tpugraphs.ranker.seeds import seed_numbers
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_whole, counted, tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import GraphSequence, as_graphs
 

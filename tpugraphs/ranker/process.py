@@ -25,8 +25,7 @@ from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.ensemble import fastest_together
 from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_number, check_whole
+from tpugraphs.system import check_number, check_whole, tensorfile
 from tpugraphs.training.trainset import as_graphs
 
 _CHUNK = 4096  # rows scored at a time

@@ -29,10 +29,8 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator, TreePairEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost, shortly
-from tpugraphs.system import markup, tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import check_whole, counted, markup, tensorfile
 from tpugraphs.system.signatures import checked_names, shows
-from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import adapt, parameter_groups

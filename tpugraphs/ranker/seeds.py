@@ -23,9 +23,7 @@ from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring, unchanged_if_it_fails
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, markup, signatures, tables, texts
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.words import counted, json_text
+from tpugraphs.system import check_whole, counted, files, json_text, markup, signatures, tables, texts
 from tpugraphs.training.callbacks import Callback, History, curves, pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, FitOptions, locked_folder

@@ -27,10 +27,8 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe, is_built_in
-from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Interrupts, Progress, counted
 from tpugraphs.system.tensorfile import entry, fail, take
-from tpugraphs.system.words import counted
 from tpugraphs.training import trainset
 from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions

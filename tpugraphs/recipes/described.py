@@ -17,9 +17,8 @@ from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.recipes.base import Recipe, always
 from tpugraphs.recipes.declared import constants, plain_value
 from tpugraphs.recipes.functions import extra_named
-from tpugraphs.system import tensorfile
+from tpugraphs.system import counted, tensorfile
 from tpugraphs.system.arguments import is_number
-from tpugraphs.system.words import counted
 
 ENTRY = "own_recipe"  # in the metadata of a file
 _MOST_GROUPS, _MOST_STEPS = 256, 1024

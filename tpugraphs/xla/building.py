@@ -13,10 +13,7 @@ from tpugraphs.data.collections import graph_files, load
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES, SPLITS
-from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_choice
-from tpugraphs.system.files import absolute, atomic_write
-from tpugraphs.system.words import counted
+from tpugraphs.system import absolute, atomic_write, check_choice, counted, tables
 from tpugraphs.xla.collecting import CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
