@@ -14,6 +14,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import torch_library
 from tpugraphs.layertime.kinds import KINDS, Input
 from tpugraphs.system import machine
+from tpugraphs.system.extras import optional
 
 Step = Callable[[], Any]
 """Runs a layer once, forward or in training, and returns when that is done."""
@@ -112,12 +113,8 @@ class Jax:
     name = "jax"
 
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
-        try:
-            import jax
-            import optax
-        except ImportError as error:
-            missing = "optax" if error.name == "optax" else "JAX"
-            raise ConfigError(f"{missing} is not installed: pip install tpugraphs[jax]") from None
+        todo = "is not installed: pip install tpugraphs[jax]"
+        jax, optax = optional("jax", f"JAX {todo}"), optional("optax", f"optax {todo}")
         self._jax, self._optax, self.version = jax, optax, str(jax.__version__)
         self.gpu = jax.default_backend() == "gpu" if gpu is None else gpu
         self.threads = machine.usable_processors()

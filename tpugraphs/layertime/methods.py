@@ -10,9 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from tpugraphs.data.columns import Column
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.schema import Schema
+from tpugraphs.data import Column, Graph, Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device

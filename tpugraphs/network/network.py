@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.data.graph import Graph, Rows
-from tpugraphs.data.schema import Schema
+from tpugraphs.data import Graph, Rows, Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, as_configs, check_precision

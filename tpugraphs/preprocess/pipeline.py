@@ -329,12 +329,8 @@ class Pipeline:
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep = self._option("dedup", "keep") or "none"
-        rows, digits, runtimes, normalizers = (
-            None,
-            None,
-            graph.config_runtime,
-            graph.config_runtime_normalizers,
-        )
+        rows = digits = None
+        runtimes, normalizers = graph.config_runtime, graph.config_runtime_normalizers
         features = graph.config_feat is not None
         if keep != "none":
             found = None if features else graph._digits.read_distinct()

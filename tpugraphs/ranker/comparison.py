@@ -547,8 +547,7 @@ class Comparison:
         plot.save(self.plot(), f"{base}.png")
         json_text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         for suffix, text in ((".md", above + self.to_markdown()), (".json", json_text)):
-            with files.atomic_write(base + suffix) as file:
-                file.write((text + "\n").encode())
+            files.write_whole(base + suffix, text + "\n")
 
 
 def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:

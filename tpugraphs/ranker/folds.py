@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tpugraphs import kernels
-from tpugraphs.data.graph import Graph, Graphs
-from tpugraphs.data.splits import family, split_configs
+from tpugraphs.data import Graph, Graphs, family, split_configs
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import Report, Row, evaluate
 from tpugraphs.evaluation.scorer import Scorer

@@ -28,6 +28,7 @@ from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe, is_built_in
 from tpugraphs.system import Interrupts, Progress, counted
+from tpugraphs.system.extras import optional
 from tpugraphs.system.tensorfile import entry, fail, take
 from tpugraphs.training import trainset
 from tpugraphs.training.callbacks import History, RunningFit
@@ -37,14 +38,7 @@ _VALID = 1 << 32  # numbers of validation graphs begin here
 _MOST = 16 << 20  # columns, nodes: sizes in files are below
 
 
-def _lightgbm() -> Any:
-    try:
-        import lightgbm
-    except ImportError:
-        raise ConfigError(
-            "LightGBM, which trains the trees, is missing: pip install tpugraphs[lightgbm]"
-        ) from None
-    return lightgbm
+_MISSING = "LightGBM, which trains the trees, is missing: pip install tpugraphs[lightgbm]"
 
 
 @dataclass
@@ -139,7 +133,7 @@ class TreeEstimator(Estimator):
 
     def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs; see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
-        lightgbm = _lightgbm()
+        lightgbm = optional("lightgbm", _MISSING)
         graphs = trainset.as_graphs("train", train)
         weights = trainset.as_weights(train, graphs, how.sample_weight)
         self.kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tpugraphs.data import Graph, LayoutGraph, TileGraph
-from tpugraphs.data.arrays import Rows
+from tpugraphs.data import Graph, LayoutGraph, Rows, TileGraph
 from tpugraphs.data.schema import read_schema, write_schema
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array

@@ -461,12 +461,7 @@ class LiveCurve(Callback):
     """
 
     def __init__(
-        self,
-        every: int | None = None,
-        *,
-        ax: Axes | None = None,
-        name: str = "",
-        file: TextIO | None = None,
+        self, every: int | None = None, *, ax: Axes | None = None, name: str = "", file: TextIO | None = None
     ) -> None:
         if every is not None:
             check_whole("every", every, 1)

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.data import arrays
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.splits import split_configs
+from tpugraphs.data import Graph, arrays, split_configs
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind

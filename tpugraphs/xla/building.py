@@ -13,7 +13,7 @@ from tpugraphs.data.collections import graph_files, load
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES, SPLITS
-from tpugraphs.system import absolute, atomic_write, check_choice, counted, tables
+from tpugraphs.system import absolute, check_choice, counted, tables, write_whole
 from tpugraphs.xla.collecting import CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
@@ -86,8 +86,7 @@ def build(
         if report is not None:
             report(program, found)
     sheet = data_sheet(folder)
-    with atomic_write(folder / SHEET) as file:
-        file.write(sheet.encode())
+    write_whole(folder / SHEET, sheet)
     return folder
 
 

@@ -22,8 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 import tpugraphs
 from tpugraphs import metrics
-from tpugraphs.data.collections import load
-from tpugraphs.data.graph import Graph
+from tpugraphs.data import Graph, load
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES
 from tpugraphs.system import Interrupts, Progress, absolute, counted, locked, log, parsed, read_whole
