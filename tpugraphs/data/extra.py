@@ -109,11 +109,10 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
     found: Made = [{"name": column.name, "kind": column.kind} for column in columns]
     if expected is not None and list(found) != list(expected):
         texts = [", ".join(f"{c['name']} ({c['kind']})" for c in columns) for columns in (expected, found)]
-        raise DataError(
-            f"extra: expected node features {texts[0]}, found {texts[1]}: the function must make the same "
-            "columns of every graph",
-            file=str(graph.path or graph.name), field="extra", expected=texts[0], found=texts[1],
-        )  # fmt: skip
+        todo = "the function must make the same columns of every graph"
+        raise DataError.of(
+            "extra", f"node features {texts[0]}", texts[1], todo, file=graph.path or graph.name
+        )
     return found, values
 
 
