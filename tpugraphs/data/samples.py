@@ -22,8 +22,7 @@ from tpugraphs import _core
 from tpugraphs.data.collections import load, load_all
 from tpugraphs.data.published import Graph, LayoutGraph
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system import counted, notice
-from tpugraphs.system.files import absolute, digest_of
+from tpugraphs.system import absolute, counted, digest_of, notice
 from tpugraphs.system.transfer import Retries, fetch
 
 GITHUB = "https://raw.githubusercontent.com"

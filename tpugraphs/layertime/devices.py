@@ -15,8 +15,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
-from tpugraphs.system import check_number, check_type, check_whole, counted, machine
-from tpugraphs.system.extras import optional
+from tpugraphs.system import check_number, check_type, check_whole, counted, machine, optional
 
 LIMITS = (1e-6, 1e12)
 """Range of every figure of a device: within it no prediction overflows."""

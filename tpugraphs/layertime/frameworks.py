@@ -13,8 +13,7 @@ import numpy as np
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import torch_library
 from tpugraphs.layertime.kinds import KINDS, Input
-from tpugraphs.system import machine
-from tpugraphs.system.extras import optional
+from tpugraphs.system import machine, optional
 
 Step = Callable[[], Any]
 """Runs a layer once, forward or in training, and returns when that is done."""

@@ -27,8 +27,7 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe, is_built_in
-from tpugraphs.system import Interrupts, Progress, counted
-from tpugraphs.system.extras import optional
+from tpugraphs.system import Interrupts, Progress, counted, optional
 from tpugraphs.system.tensorfile import entry, fail, take
 from tpugraphs.training import trainset
 from tpugraphs.training.callbacks import History, RunningFit

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.networks.layer import Builder, Layer, LayerList, Shape, places_of, window
 from tpugraphs.layertime.networks.torch_modules import is_module, layers_of_torch
+from tpugraphs.system import file_name, name_of, optional, parsed, read_whole
 from tpugraphs.system.arguments import is_number
-from tpugraphs.system.extras import optional
-from tpugraphs.system.files import file_name, name_of
-from tpugraphs.system.texts import parsed, read_whole
 
 if TYPE_CHECKING:
     import onnx
