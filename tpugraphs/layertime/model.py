@@ -386,11 +386,8 @@ class LayerTimeModel:
         file = File(name, *tensorfile.read(name, _FILE_KIND))
         entries = {"kind_of_layer": str, "method": str, "seed": int, "fields": dict}
         kind, method, seed, fields = (file.entry(entry, of) for entry, of in entries.items())
-        try:
+        with tensorfile.sound(name, "method", "a kind, method and fields that exist"):
             model = cls(kind, method, seed, **fields)
-        except (ConfigError, TypeError) as error:
-            expected = "a kind, method and fields that exist"
-            raise tensorfile.fail(name, "method", expected, str(error)) from None
         model._method.read(file, KINDS[kind])
         model._space = space = Space.read(file, "space", matrix(one_layer(KINDS[kind])).shape[1])
         for i, device in enumerate(file.get_devices("calibrated")):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data import Graph, Rows, Schema
-from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, as_configs, check_precision
 from tpugraphs.preprocess.checks import check_kind
@@ -271,11 +271,8 @@ class Network:
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
     """Return the schema in the metadata of a file, or raise CheckpointError."""
-    try:
+    with tensorfile.sound(path, "schema", "a schema"):
         return Schema.from_dict(metadata["schema"])
-    except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise tensorfile.fail(path, "schema", "a schema", str(error), todo) from None
 
 
 def _weights(
@@ -285,9 +282,6 @@ def _weights(
 
     Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
     """
-    try:
+    with tensorfile.sound(path, "steps", "the steps of a model"):
         planned = _core.plan_parameters(steps, **columns)
-    except (RecipeError, ValueError, TypeError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise tensorfile.fail(path, "steps", "the steps of a model", str(error), todo) from None
     return {name: tensorfile.take(path, tensors, name, shape, np.float32) for name, shape in planned}

@@ -15,7 +15,7 @@ from tpugraphs import _core
 from tpugraphs.data.extra import STEP, Function, Made, of_nodes, with_made
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import CheckpointError, ConfigError, DataError
+from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.preprocess import pruning
 from tpugraphs.preprocess.checks import (
     check_kind,
@@ -426,11 +426,8 @@ class Pipeline:
         CheckpointError
             The file is damaged.
         """
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        try:
+        with tensorfile.sound(path, "preprocessing", "steps of preprocessing"):
             pipeline = cls(steps, like.kind, like.schema, like._make, like.extra)
-        except (ConfigError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
         state = {
             name: tensorfile.take(path, tensors, name, empty.shape, empty.dtype)
             for name, empty in pipeline.tensors().items()
