@@ -355,23 +355,23 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3253,
+    "ranker": 3248,
     "layertime": 3157,
-    "data": 2777,
+    "data": 2773,
     "recipes": 2502,
     "cli": 1981,
     "xla": 1388,
     "training": 1234,
     "system": 952,
-    "evaluation": 767,
-    "kernels": 708,
-    "preprocess": 478,
+    "evaluation": 764,
+    "kernels": 706,
+    "preprocess": 467,
     "network": 479,
     "submission": 383,
     "download": 337,
-    "torch": 343,
+    "torch": 342,
 }  # fmt: skip
-THIN_IN_ALL = 20956
+THIN_IN_ALL = 20931
 
 
 def code_lines(path):

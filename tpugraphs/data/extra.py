@@ -11,7 +11,7 @@ from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, check_graph
 
 Columns = Mapping[str, Any]
 Function = Callable[[Any], Columns]  # of a user: arguments of `with_extra` for a graph
@@ -68,8 +68,7 @@ def with_extra(
     >>> [column.name for column in more.schema.config]
     ['config_0', 'fits']
     """
-    if not isinstance(base, Graph):
-        raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
+    check_graph("with_extra", base)
     tables = {"node": node, "config": config, "graph": graph}
     given: dict[str, Columns] = {group: {} if table is None else table for group, table in tables.items()}
     kinds = _checked(given, kinds)

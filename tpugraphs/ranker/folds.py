@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from tpugraphs import kernels
 from tpugraphs.data import Graph, Graphs, family, split_configs
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.evaluation import Report, Row, evaluate
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels.streams import Stream
@@ -201,8 +201,7 @@ class Part(Sequence[Graph]):
         if isinstance(index, slice):
             return Part(self.graphs, self.chosen[index])
         graph = self.graphs[self.chosen[index]]
-        if not hasattr(graph, "config_runtime"):
-            raise not_a_graph("graphs", graph)
+        check_graph("graphs", graph)
         return graph
 
 
