@@ -1,5 +1,7 @@
 """Exceptions. Every message says what was found, what was expected and what to do."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from typing import Self

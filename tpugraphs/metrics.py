@@ -6,6 +6,8 @@ exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataE
 ordered like others. Different lengths and more dimensions raise `ShapeError`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Names of collections, their folders and splits, and of the spaces that configurations are drawn from."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Audits of measured graphs for duplicates, noise, level shifts and useless files: :func:`audit`."""
 
+from __future__ import annotations
+
 import glob
 import math
 import os

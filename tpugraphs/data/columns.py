@@ -1,5 +1,7 @@
 """Columns: what they mean in a graph (:class:`Column`, :class:`Digit`), and their values in a table."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ somebody inspected its published runtimes and found that they cannot be right. F
 uninformative (one config, constant runtimes) are not: `audit` finds them by their content.
 """
 
+from __future__ import annotations
+
 __all__ = ["KEYWORD", "KNOWN_CORRUPT", "reason"]
 
 KEYWORD = "known-corrupt"

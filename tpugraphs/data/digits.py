@@ -1,5 +1,7 @@
 """Config digits of layout graphs and other schemas as an array of floats."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, SupportsIndex
 

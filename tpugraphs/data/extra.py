@@ -1,5 +1,7 @@
 """Further features of a graph, by name: :func:`with_extra`, and those that a user's function makes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

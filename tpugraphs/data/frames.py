@@ -1,5 +1,7 @@
 """Tables to graphs: :func:`from_frame` makes one graph per problem in a table of measurements."""
 
+from __future__ import annotations
+
 import difflib
 import os
 import warnings

@@ -7,6 +7,8 @@ Features, opcodes, edges and configs are those of the extractor of TpuGraphs, bi
 computation is called twice by one instruction; here that is one edge.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import warnings

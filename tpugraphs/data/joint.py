@@ -1,5 +1,7 @@
 """Layout and tile graphs under one schema, so that one ranker learns from both."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from tpugraphs.data.extra import any_fields

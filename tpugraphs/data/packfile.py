@@ -6,6 +6,8 @@ compared once, on first use. ``csrc/io/pack.h`` describes the file. Packs of lay
 version 1; those of other graphs also hold the schema, and are of version 2.
 """
 
+from __future__ import annotations
+
 import os
 import zlib
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Measured graphs of TpuGraphs: :class:`LayoutGraph` and :class:`TileGraph`. Both are :class:`Graph`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any, Self

@@ -4,6 +4,8 @@ Files come from a data folder, or are downloaded. Each is known by its SHA-256. 
 never read, wherever it comes from.
 """
 
+from __future__ import annotations
+
 import base64
 import difflib
 import json

@@ -1,5 +1,7 @@
 """Parts of the data: splits of the configs of a graph, families of programs, the graphs nearest to one."""
 
+from __future__ import annotations
+
 import functools
 import math
 import re

@@ -5,6 +5,8 @@ downloaded to ``FOLDER/.download``, compared, written again as CSV tables, and r
 digest is never read.
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import io

@@ -7,6 +7,8 @@ An archive is not trusted. Its collection and split decide where a file goes, an
 file's name, but nothing else. An archive with a name that points elsewhere, a link or a device is refused.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shlex

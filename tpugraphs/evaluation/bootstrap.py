@@ -1,5 +1,7 @@
 """Bootstrap intervals (Efron 1979): of tau over the configs of a graph, of a mean over graphs."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Judging scorers: how well they rank the configurations of graphs whose runtimes are known."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 

@@ -1,5 +1,7 @@
 """Audit of measured layers: shifts of the level, repeated and impossible layers, by device."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """Devices that layers run on: their figures, from public data sheets, from the system, or measured."""
 
+from __future__ import annotations
+
 import difflib
 import functools
 import json

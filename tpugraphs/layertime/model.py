@@ -1,5 +1,7 @@
 """Models of the time of a layer on a device, and those that come with the package."""
 
+from __future__ import annotations
+
 import inspect
 import os
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Arguments of scoring: configs given as arrays, and precisions."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import numpy as np

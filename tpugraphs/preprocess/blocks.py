@@ -1,5 +1,7 @@
 """Blocks of configs whose runtimes resemble their neighbours': some solutions do not train on them."""
 
+from __future__ import annotations
+
 from typing import TypeVar
 
 import numpy as np

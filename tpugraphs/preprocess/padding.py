@@ -8,6 +8,8 @@ their padding begins: see :func:`tpugraphs.preprocess.fix_padding`. The step ``l
 -1, or leaves them as they are (``padding: 0``). The step ``node-padding`` refuses graphs of the other kind.
 """
 
+from __future__ import annotations
+
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 

@@ -1,5 +1,7 @@
 """Pruning of graphs, merging of equal configs, padding of layouts."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np

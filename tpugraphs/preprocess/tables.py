@@ -1,5 +1,7 @@
 """Tables of numbers about layouts, one row per config, for learners that do not take graphs."""
 
+from __future__ import annotations
+
 import weakref
 
 import numpy as np

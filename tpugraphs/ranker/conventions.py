@@ -3,6 +3,8 @@
 scikit-learn is imported when one of its hooks is called, never with this package.
 """
 
+from __future__ import annotations
+
 import copy
 import functools
 import importlib

@@ -1,5 +1,7 @@
 """Estimators: what a recipe trains, such as a network of the core or trees."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -1,5 +1,7 @@
 """Permutation importance: how much worse a ranker is when values of the graphs are permuted."""
 
+from __future__ import annotations
+
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Rank the five collections for the rows of one submission."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

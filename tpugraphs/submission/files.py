@@ -5,6 +5,8 @@ A submission is a CSV file with the header ``ID,TopConfigs``. An ID is ``<collec
 tile graph the best five. Nothing in it is quoted, so a row is split at its comma.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

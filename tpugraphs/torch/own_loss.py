@@ -1,5 +1,7 @@
 """Custom losses written in PyTorch."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any

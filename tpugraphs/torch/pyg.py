@@ -1,5 +1,7 @@
 """Graphs as `torch_geometric.data.Data`, and back."""
 
+from __future__ import annotations
+
 import inspect
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Measure the zoo: a collection of graphs on the machine at hand, with a data sheet."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,5 +1,7 @@
 """Configurations of a program: draw them (:func:`candidates`), measure them here (:func:`collect`)."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

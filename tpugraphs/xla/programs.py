@@ -1,5 +1,7 @@
 """A function of JAX as a program: traced once, written as StableHLO, and read back as a graph."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

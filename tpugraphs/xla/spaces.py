@@ -9,6 +9,8 @@ the work of the program as XLA optimises it by default is counted by kind and pl
 (``csrc/hlo/work.h``), as features of the graph.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

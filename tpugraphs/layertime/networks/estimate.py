@@ -1,5 +1,7 @@
 """The time of a network on a device, or on several, as the sum of its layers; links fitted to steps."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Layers of a network, without a batch size; a builder of them; translations between their kinds."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,7 @@
 """The table of families and their splits, and the programs made of it."""
 
+from __future__ import annotations
+
 import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
