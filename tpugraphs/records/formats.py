@@ -65,8 +65,13 @@ def read(
 
     Examples
     --------
+    >>> import tempfile, os
     >>> from tpugraphs import records
-    >>> records.read("cache.json", device="A100")  # doctest: +SKIP
+    >>> path = os.path.join(tempfile.mkdtemp(), "table.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("block,runtime\\n32,1.5\\n64,nan\\n")
+    >>> [(one.config, one.runtime, one.status) for one in records.read(path, device="A100")]
+    [({'block': 32}, 1.5, 'correct'), ({'block': 64}, nan, 'runtime')]
     """
     found = list[Record]()
     for path in map(absolute, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
