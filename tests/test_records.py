@@ -300,7 +300,7 @@ def test_merging_a_journal_in_use_loses_nothing(tmp_path):
 
 
 FULL_DISK = """
-import resource, signal, sys
+import os, resource, sys
 from tpugraphs.records import Journal, Record
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
 journal, written = Journal(sys.argv[1]), []
@@ -319,6 +319,13 @@ try:
 except OSError:
     pass
 assert journal.read() == written
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1]) + 5000, resource.RLIM_INFINITY))
+try:
+    journal.append(several)
+    raise SystemExit("both fit")
+except OSError:
+    pass
+assert journal.read() == written, "one of two is there"
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.append(several)
 assert journal.read() == written + several
