@@ -472,7 +472,7 @@ OF_CACHE = [
     Record({"x": 4, "name": "a"}, (7.0,), **ADD),
 ]
 T4 = json.dumps({
-    "metadata": {"timeunit": "miliseconds"}, "schema_version": "1.0.0",
+    "metadata": {"timeunit": "ms"}, "schema_version": "1.0.0",
     "results": [
         {"timestamp": "2023", "configuration": {"x": 1}, "invalidity": "correct", "correctness": 1,
          "times": {"compilation": 9.5, "runtimes": [1, 2.5]}},
@@ -702,6 +702,20 @@ def test_no_damage_makes_another_error(name, tmp_path):
             refused += 1
             assert str(path) in str(error)
     assert refused > 30
+
+
+def test_columns_of_a_parquet_table(tmp_path, monkeypatch):
+    """What pandas makes of one: NumPy's types, missing values of several kinds."""
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "block": pandas.array([16, None], dtype="Int64"), "name": ["a", None], "fast": [True, False],
+        "runtime": [1.5, math.nan],
+    }  # fmt: skip
+    monkeypatch.setattr(pandas, "read_parquet", lambda path: pandas.DataFrame(columns))
+    (tmp_path / "table").write_bytes(b"PAR1")
+    first, second = records.read(tmp_path / "table")
+    assert first == Record({"block": 16, "name": "a", "fast": True}, (1.5,))
+    assert second == Record({"fast": False}, (), "runtime")
 
 
 def test_parquet_tables(tmp_path):
