@@ -29,7 +29,7 @@ BELOW = (
 # Modules that users work with, by what for. All others are parts of these, or for those who extend them.
 GROUPS = {
     "Start here": ("",),
-    "Measurements": ("data", "data.packs", "download", "xla"),
+    "Measurements": ("data", "data.packs", "download", "xla", "records"),
     "Rankers": ("ranker", "recipes", "training", "preprocess"),
     "Judging and submissions": ("evaluation", "metrics", "evaluation.plot", "submission"),
     "Times of layers": ("layertime",),

@@ -18,7 +18,7 @@ from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs import _core, cli, submission
-from tpugraphs.cli import layertime
+from tpugraphs.cli import layertime, records
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
@@ -42,6 +42,7 @@ def python(*args: str, timeout: float = 60, **options: object) -> subprocess.Com
 
 
 INNER = [f"layertime {name}" for name in layertime.COMMANDS]
+INNER += [f"records {name}" for name in records.COMMANDS]
 
 
 @pytest.mark.parametrize("command", [*cli.COMMANDS, *INNER])
@@ -49,7 +50,7 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
     code, out, _ = run(capsys, *command.split(), "--help")
     assert code == 0
     assert "example:\n  tpugraphs " + command in out
-    if command == "layertime":
+    if command in ("layertime", "records"):
         return
     for option in ("--json", "--threads", "--debug"):
         assert option in out

@@ -305,6 +305,7 @@ WINGS = {
     "preprocess": 4,
     "evaluation": 4,
     "xla": 4,
+    "records": 4,
     "recipes": 5,
     "submission": 5,
     "torch": 6,
@@ -359,10 +360,10 @@ THIN = {
     "layertime": 3162,
     "data": 2785,
     "recipes": 2502,
-    "cli": 1981,
-    "xla": 1392,
+    "cli": 2058,
+    "xla": 1391,
     "training": 1234,
-    "system": 952,
+    "system": 1015,
     "evaluation": 766,
     "kernels": 706,
     "preprocess": 471,
@@ -370,8 +371,9 @@ THIN = {
     "submission": 385,
     "download": 339,
     "torch": 344,
+    "records": 510,
 }  # fmt: skip
-THIN_IN_ALL = 20971
+THIN_IN_ALL = 21620
 
 
 def code_lines(path):

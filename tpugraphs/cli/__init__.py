@@ -33,8 +33,8 @@ from tpugraphs.system import progress
 __all__ = ["main"]
 
 COMMANDS = (
-    "demo download inspect audit pack recipes train compare evaluate predict submit collect layertime doctor "
-    "completion"
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect records "
+    "layertime doctor completion"
 ).split()
 
 

@@ -11,7 +11,7 @@ from tpugraphs.system.extras import optional
 # Columns of words, which are set to the left; numbers to the right.
 WORDS = (
     *("collection", "graph", "scorer", "findings", "step", "op", "in", "out", "part", "name"),
-    *("split", "field", "value", "choice", "why"),
+    *("split", "field", "value", "choice", "why", "problem", "best config"),
 )
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]

@@ -27,8 +27,9 @@ from tpugraphs import metrics
 from tpugraphs.data import Graph, load
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES
-from tpugraphs.system import Interrupts, Progress, absolute, counted, locked, log, parsed, read_whole
+from tpugraphs.system import Interrupts, Progress, absolute, counted, locked, log, parsed
 from tpugraphs.system.arguments import check_choice, check_number, check_whole
+from tpugraphs.system.journal import append_lines, read_lines
 from tpugraphs.xla.process import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import Candidate, Space
@@ -294,9 +295,9 @@ class _Journal:
 
     def __init__(self, target: Path | None) -> None:
         self.path = None if target is None else target.with_name(target.name + ".journal")
-        self._digest, self._programs = "", list[Any]()
+        self._digest = ""
+        self._programs: list[Any] | None = None  # None without a first line
         self._rounds: list[list[float]] = []
-        self._size = 0  # bytes of the lines read
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the file, from before it is read until the result is written."""
@@ -315,12 +316,11 @@ class _Journal:
         self._digest = digest
         if self.path is None or not self.path.exists():
             return
-        lines = read_whole(self.path).split(b"\n")[:-1]  # without a last line that was cut off
-        self._size = sum(len(line) + 1 for line in lines)
-        for number, line in enumerate(lines):
-            if wrong := self._take(number, _parsed(line)):
-                text = f"line {number + 1}: {wrong}; remove the file to measure again"
-                raise DataError(text, file=str(self.path), field=f"line {number + 1}")
+        with self.path.open("rb") as file:
+            for number, line in enumerate(read_lines(file, str(self.path))):
+                if wrong := self._take(number, _parsed(line)):
+                    text = f"line {number + 1}: {wrong}; remove the file to measure again"
+                    raise DataError(text, file=str(self.path), field=f"line {number + 1}")
 
     def _take(self, number: int, entry: Any) -> str:
         """Keep the programs of the first line, or the times of a round; return what is wrong with it."""
@@ -336,7 +336,7 @@ class _Journal:
         if number == 0:
             self._programs = entry["programs"]
             return ""
-        seconds, count = entry.get("seconds"), len(self._programs)
+        seconds, count = entry.get("seconds"), len(self._programs or ())
         if entry.get("round") != number:
             return f"expected round {number}, found {entry.get('round')!r:.40}"
         if not isinstance(seconds, list) or len(seconds) != count or not all(map(_is_time, seconds)):
@@ -348,14 +348,13 @@ class _Journal:
         """Make the file ready for more rounds and return the rounds in it, if they are of these programs."""
         if self.path is None:
             return []
-        if self._size and self._programs != programs:
-            warnings.warn(f"{self.path}: other programs than before: measured again", stacklevel=4)
-            self._size, self._rounds = 0, []
-        if self._size:
-            os.truncate(self.path, self._size)
-        else:
+        if self._programs != programs:
+            if self._programs is not None:
+                warnings.warn(f"{self.path}: other programs than before: measured again", stacklevel=4)
+            self._rounds = []
             self.path.write_bytes(b"")
             self._append({"programs": programs})
+        append_lines(self.path, b"", alone=True)  # removes a line that was cut off
         return self._rounds
 
     def add(self, number: int, seconds: list[float]) -> None:
@@ -364,8 +363,8 @@ class _Journal:
 
     def _append(self, line: dict[str, Any]) -> None:
         if self.path is not None:
-            with self.path.open("ab", buffering=0) as file:
-                file.write(json.dumps({"digest": self._digest, **line}).encode() + b"\n")
+            entry = json.dumps({"digest": self._digest, **line})
+            append_lines(self.path, entry.encode() + b"\n", alone=True)
 
     def remove(self) -> None:
         """Remove the file."""
