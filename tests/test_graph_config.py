@@ -252,7 +252,7 @@ def test_given_and_inferred_schemas_in_one_fit():
     schema = Schema(config=(Column("a"), Column("b"), Column("c")))
     given, bare = table(0, schema=schema), table(1)
     assert fitted([given, bare]).schema is schema
-    refuses(lambda: fitted([bare, given]), tg.DataError, "'t0'", "schema")
+    refuses(lambda: fitted([bare, given]), tg.DataError, "t0", "schema")
 
 
 def test_the_schema_of_a_ranker(tmp_path):
@@ -364,9 +364,9 @@ def test_graphs_that_nothing_can_be_learnt_from():
         )
     assert [*history.skipped] == ["t1", "t2"]
     for graph, words in (
-        (table(runtime=np.ones(30)), "all 30 runtimes are equal"),
+        (table(runtime=np.ones(30)), "found 30 equal runtimes"),
         (table(runtime=None), "expected measured runtimes"),
-        (table(valid=np.arange(30) == 4), "only one config ran"),
+        (table(valid=np.arange(30) == 4), "only one config that ran"),
         (table(valid=np.arange(30) == 4).select([1, 2]), "all 2 configs failed"),
         (tg.Graph(node_feat=np.zeros((3, 1))), "features of configs or configurable nodes"),
         (table(config_feat=np.zeros((30, 0))), "features of configs or configurable nodes"),

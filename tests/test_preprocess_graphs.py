@@ -79,7 +79,7 @@ def test_nodes_that_pruning_makes_have_no_features():
 
 def test_prune_says_what_is_wrong():
     g = layout_graph()
-    refuses(lambda: tg.prune(g, "magic"), ConfigError, "'magic'", "'config-1hop', 'config-only', 'k-hop'")
+    refuses(lambda: tg.prune(g, "magic"), ConfigError, "'magic'", "config-1hop, config-only, k-hop")
     refuses(lambda: tg.prune(g, hops=3), ConfigError, "'hops'", "no options")
     refuses(lambda: tg.prune(g, "k-hop", hop=3), ConfigError, "'hop'", "only hops")
     refuses(lambda: tg.prune(g, "k-hop", hops=0), ConfigError, "hops")

@@ -47,7 +47,10 @@ def test_progress_has_one_name_and_one_meaning():
                 wrong.append(f"{name}({parameter})")
             if parameter.name == "verbose":
                 seen += 1
-                if parameter.annotation != "bool | None" or parameter.default not in (None, parameter.empty):
+                if str(parameter.annotation) != "bool | None" or parameter.default not in (
+                    None,
+                    parameter.empty,
+                ):
                     wrong.append(f"{name}({parameter})")
     assert seen > 20
     assert not wrong

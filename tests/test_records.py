@@ -300,7 +300,7 @@ def test_merging_a_journal_in_use_loses_nothing(tmp_path):
 
 
 FULL_DISK = """
-import resource, signal, sys
+import os, resource, sys
 from tpugraphs.records import Journal, Record
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
 journal, written = Journal(sys.argv[1]), []
@@ -319,6 +319,13 @@ try:
 except OSError:
     pass
 assert journal.read() == written
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1]) + 5000, resource.RLIM_INFINITY))
+try:
+    journal.append(several)
+    raise SystemExit("both fit")
+except OSError:
+    pass
+assert journal.read() == written, "one of two is there"
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.append(several)
 assert journal.read() == written + several
@@ -465,7 +472,7 @@ OF_CACHE = [
     Record({"x": 4, "name": "a"}, (7.0,), **ADD),
 ]
 T4 = json.dumps({
-    "metadata": {"timeunit": "miliseconds"}, "schema_version": "1.0.0",
+    "metadata": {"timeunit": "ms"}, "schema_version": "1.0.0",
     "results": [
         {"timestamp": "2023", "configuration": {"x": 1}, "invalidity": "correct", "correctness": 1,
          "times": {"compilation": 9.5, "runtimes": [1, 2.5]}},
@@ -695,6 +702,20 @@ def test_no_damage_makes_another_error(name, tmp_path):
             refused += 1
             assert str(path) in str(error)
     assert refused > 30
+
+
+def test_columns_of_a_parquet_table(tmp_path, monkeypatch):
+    """What pandas makes of one: NumPy's types, missing values of several kinds."""
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "block": pandas.array([16, None], dtype="Int64"), "name": ["a", None], "fast": [True, False],
+        "runtime": [1.5, math.nan],
+    }  # fmt: skip
+    monkeypatch.setattr(pandas, "read_parquet", lambda path: pandas.DataFrame(columns))
+    (tmp_path / "table").write_bytes(b"PAR1")
+    first, second = records.read(tmp_path / "table")
+    assert first == Record({"block": 16, "name": "a", "fast": True}, (1.5,))
+    assert second == Record({"fast": False}, (), "runtime")
 
 
 def test_parquet_tables(tmp_path):

@@ -280,7 +280,7 @@ def test_trees_leave_out_configs_of_weight_0(graphs: list[Any], recipe: str) -> 
     tied = graph.replace(config_runtime=np.where(np.arange(96) < 10, 7, graph.config_runtime))
     for one, weights, words in (
         (graph, np.arange(96) == 3, "at least two configs of a weight above 0, found 1"),
-        (tied, np.arange(96) < 10, "all 10 runtimes are equal"),
+        (tied, np.arange(96) < 10, "found 10 equal runtimes"),
     ):
         with pytest.raises(tg.DataError, match=words):
             tg.Ranker(recipe).fit(one, sample_weight=weights.astype(np.float32), verbose=False)

@@ -1,7 +1,5 @@
 """Learn from measured runtimes to rank the compiler configurations of an XLA graph, fastest first."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from importlib.util import find_spec

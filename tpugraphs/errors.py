@@ -119,22 +119,23 @@ class CheckpointError(DataError):
 _LOAD = "use tg.load(path) to read a file"
 
 
-def not_a_graph(what: str, found: object) -> ConfigError:
-    """Make the error for an argument that is not a graph.
+def check_graph(what: str, given: object) -> None:
+    """Raise ConfigError unless `given` is a graph. Nothing of the graph is read.
 
     Parameters
     ----------
     what : str
         Name of the argument.
-    found : object
+    given : object
         What was given.
 
-    Returns
-    -------
+    Raises
+    ------
     ConfigError
-        To be raised.
+        Its message says how to make a graph of it.
     """
-    return ConfigError(f"{what}: expected a graph, got {type(found).__name__}; {graph_hint(found)}")
+    if not hasattr(given, "row_numbers"):
+        raise ConfigError(f"{what}: expected a graph, got {type(given).__name__}; {graph_hint(given)}")
 
 
 def check_graphs(what: str, given: object) -> None:

@@ -16,23 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, names
 from tpugraphs.errors import ShapeError
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_whole, counted
 
 __all__ = [
-    "COLLECTIONS",
-    "VALIDATION",
-    "competition_score",
-    "kendall_tau",
-    "mean_ranks",
-    "ndcg",
-    "noise_ceiling",
-    "opa",
-    "spearman",
-    "tile_score",
-    "top_k_slowdown",
-    "top_mean_score",
-]
+    "COLLECTIONS", "VALIDATION", "competition_score", "kendall_tau", "mean_ranks", "ndcg", "noise_ceiling",
+    "opa", "spearman", "tile_score", "top_k_slowdown", "top_mean_score",
+]  # fmt: skip
 
 COLLECTIONS = tuple(names.COLLECTIONS)
 """The five collections of TpuGraphs, whose scores make the competition score."""

@@ -10,7 +10,7 @@ static PyArrayObject *columns(PyObject *given, const char *name, npy_intp rows, 
     return tg_array(given, name, NPY_FLOAT64, 2, dims, "(n, F)");
 }
 
-static int finite(PyArrayObject *array, const char *name) {
+static int all_finite(PyArrayObject *array, const char *name) {
     const double *value = TG_F64(array);
     for (npy_intp i = 0; i < PyArray_SIZE(array); i++)
         if (!(value[i] > -1e300 && value[i] < 1e300)) {
@@ -34,7 +34,7 @@ static int take(PyObject *const given[3], PyArrayObject *found[3], npy_intp dims
                      (long long)dims[1]);
         return 0;
     }
-    return finite(found[0], "x") && finite(found[1], "y") && finite(found[2], "pool");
+    return all_finite(found[0], "x") && all_finite(found[1], "y") && all_finite(found[2], "pool");
 }
 
 /* tree_means(x, y, pool, trees, key) -> (m,) float64 */

@@ -16,9 +16,7 @@ from typing import Any, TextIO
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
-from tpugraphs.system.files import atomic_write
-from tpugraphs.system.texts import read_whole
-from tpugraphs.system.words import json_text
+from tpugraphs.system import atomic_write, json_text, read_whole
 
 DATA_HELP = (
     "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "

@@ -15,7 +15,7 @@ import argparse
 from typing import Any
 
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError
+from tpugraphs.system.extras import optional
 
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # the variable that the script sets when it asks what to complete
@@ -39,8 +39,5 @@ def answer(parser: argparse.ArgumentParser, **how: Any) -> None:
 
 
 def _argcomplete() -> Any:
-    try:
-        import argcomplete
-    except ImportError:
-        raise ConfigError("completion needs argcomplete, which is missing: pip install argcomplete") from None
-    return argcomplete
+    missing = "completion needs argcomplete, which is missing: pip install argcomplete"
+    return optional("argcomplete", missing)

@@ -16,9 +16,7 @@ from typing import Any, TextIO
 
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.files import atomic_write
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tracked, write_whole
 
 _SHOWN = 10
 
@@ -81,8 +79,7 @@ def _write_npy(path: str, scores: Any) -> None:
 
     content = io.BytesIO()  # np.save to a file does not notice when the disk is full
     np.save(content, scores)
-    with atomic_write(path) as file:
-        file.write(content.getbuffer())
+    write_whole(path, content.getvalue())
 
 
 def _write_rows(table: TextIO, name: str, scores: Any, order: Any) -> None:

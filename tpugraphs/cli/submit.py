@@ -25,8 +25,7 @@ from tpugraphs.cli import common
 from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
-from tpugraphs.system.progress import Progress, tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import Progress, counted, tracked
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
@@ -122,11 +121,8 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Sp
         if args.collection is not None:
             return graph.replace(collection=args.collection)
         if graph.collection is None:
-            raise DataError(
-                "no collection is known for this graph, and its ID needs one; "
-                "give --collection, for example layout:xla:random",
-                file=graph.path or graph.name, field="collection",
-            )  # fmt: skip
+            todo = "its ID needs one: give --collection, for example layout:xla:random"
+            raise DataError.of("collection", "one of the graph", "none", todo, file=graph.path or graph.name)
         return graph
 
     sources = common.open_graphs(data, args, split).sources

@@ -1,7 +1,5 @@
 """Arrays from outside: conversions keep every value or raise :class:`DataError`, naming field and place."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -20,10 +20,7 @@ from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system import markup, tables
-from tpugraphs.system.files import absolute
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
+from tpugraphs.system import Progress, absolute, counted, markup, tables
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 

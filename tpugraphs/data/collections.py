@@ -19,12 +19,8 @@ from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import FOLDERS, MEASURED, SPLITS, collection_of
-from tpugraphs.system import markup
+from tpugraphs.system import absolute, counted, markup
 from tpugraphs.system.arguments import is_number
-from tpugraphs.system.files import absolute
-from tpugraphs.system.words import counted
-
-__all__ = ["Collection", "Split", "load", "load_all", "open_collection"]
 
 DEFAULT_MAX_BYTES = 8 << 30
 _LOOK = 4096  # unpacked bytes that are inspected

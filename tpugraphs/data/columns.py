@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import counted, few
-
-__all__ = ["KINDS", "Column", "Digit"]
+from tpugraphs.system import check_choice, check_whole, counted, few
 
 #: Kinds of columns: how a ranker encodes their values.
 KINDS = ("number", "log", "category", "flag")

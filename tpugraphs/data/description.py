@@ -13,13 +13,10 @@ import numpy as np
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import corrupt
 from tpugraphs.data.schema import GROUPS, LAYOUT, UNITS, opcode_name
-from tpugraphs.system import markup
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, markup
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
-
-__all__ = ["counts", "describe", "format_description", "html_table", "judge", "to_dot", "to_networkx"]
 
 MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description warns
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray
 
-__all__ = ["ConfigFeatures"]
-
 
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
     """Configs per node as a float32 array (C, K, D), made on demand; D is 18 in layout graphs.

@@ -13,9 +13,7 @@ from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
-from tpugraphs.errors import ConfigError, DataError
-
-__all__ = ["with_extra"]
+from tpugraphs.errors import ConfigError, DataError, check_graph
 
 Columns = Mapping[str, Any]
 Function = Callable[[Any], Columns]  # of a user: arguments of `with_extra` for a graph
@@ -72,8 +70,7 @@ def with_extra(
     >>> [column.name for column in more.schema.config]
     ['config_0', 'fits']
     """
-    if not isinstance(base, Graph):
-        raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
+    check_graph("with_extra", base)
     tables = {"node": node, "config": config, "graph": graph}
     given: dict[str, Columns] = {group: {} if table is None else table for group, table in tables.items()}
     kinds = _checked(given, kinds)
@@ -113,11 +110,10 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
     found: Made = [{"name": column.name, "kind": column.kind} for column in columns]
     if expected is not None and list(found) != list(expected):
         texts = [", ".join(f"{c['name']} ({c['kind']})" for c in columns) for columns in (expected, found)]
-        raise DataError(
-            f"extra: expected node features {texts[0]}, found {texts[1]}: the function must make the same "
-            "columns of every graph",
-            file=str(graph.path or graph.name), field="extra", expected=texts[0], found=texts[1],
-        )  # fmt: skip
+        todo = "the function must make the same columns of every graph"
+        raise DataError.of(
+            "extra", f"node features {texts[0]}", texts[1], todo, file=graph.path or graph.name
+        )
     return found, values
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
 
-__all__ = ["READERS", "WRITERS", "of"]
-
 T = TypeVar("T")
 # Ending -> function (path, max_bytes) that returns the graph, or (path, graph) that writes it. The module of
 # a format adds its own entries. A file with any other ending is an npz.

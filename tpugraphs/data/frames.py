@@ -22,8 +22,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit, plain, refuse_rows,
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import DIRECTIONS, UNITS, Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_choice, check_type
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_type, counted
 
 __all__ = ["Table", "from_frame"]
 

@@ -23,8 +23,7 @@ from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
-from tpugraphs.system.files import absolute
-from tpugraphs.system.words import counted
+from tpugraphs.system import absolute, counted
 
 if TYPE_CHECKING:
     import networkx

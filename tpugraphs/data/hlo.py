@@ -26,9 +26,7 @@ from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, spelled
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
-from tpugraphs.system.arguments import check_choice
-from tpugraphs.system.files import absolute
-from tpugraphs.system.words import counted, plural
+from tpugraphs.system import absolute, check_choice, counted, plural
 
 __all__ = ["SUFFIX", "fusions", "node_names", "read", "read_bytes"]
 

@@ -10,8 +10,6 @@ from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, Column, Schema
 from tpugraphs.errors import ConfigError
 
-__all__ = ["JOINT", "as_joint"]
-
 JOINT = Schema(
     node=LAYOUT.node,
     config=(*TILE.config, Column("is_tile", "flag")),

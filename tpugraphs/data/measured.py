@@ -1,15 +1,11 @@
 """Whether the runtimes of a graph are measurements."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import plural
-
-__all__ = ["require_measured"]
 
 
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:

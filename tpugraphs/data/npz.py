@@ -12,8 +12,6 @@ from tpugraphs.system.files import atomic_write
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
 
-__all__ = ["write_npz"]
-
 _PIECE = 4 << 20  # bytes written at a time: `ConfigFeatures` are never in memory as a whole
 
 

@@ -23,10 +23,7 @@ from tpugraphs.data.published import KINDS, Graph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
-from tpugraphs.system.files import absolute, atomic_write
-from tpugraphs.system.words import counted
-
-__all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
+from tpugraphs.system import absolute, atomic_write, counted
 
 #: Ending of packs.
 SUFFIX = ".tgpack"

@@ -19,10 +19,8 @@ from tpugraphs.data.arrays import naming, with_file
 from tpugraphs.data.collections import files_below, load_all, sources_of
 from tpugraphs.data.packfile import SUFFIX, Pack, is_pack, open_pack, write
 from tpugraphs.errors import DataError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import Progress, check_whole, counted
 from tpugraphs.system.files import absolute, locked, no_memory
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 

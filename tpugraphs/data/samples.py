@@ -24,12 +24,8 @@ from tpugraphs import _core
 from tpugraphs.data.collections import load, load_all
 from tpugraphs.data.published import Graph, LayoutGraph
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.files import absolute, digest_of
-from tpugraphs.system.progress import notice
+from tpugraphs.system import absolute, counted, digest_of, notice
 from tpugraphs.system.transfer import Retries, fetch
-from tpugraphs.system.words import counted
-
-__all__ = ["PublicFile", "data_folder", "find", "get", "list_samples", "sample", "sample_info"]
 
 GITHUB = "https://raw.githubusercontent.com"
 VARIABLE = "TPUGRAPHS_DATA"

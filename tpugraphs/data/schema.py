@@ -22,9 +22,7 @@ from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.texts import parsed
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_whole, counted, parsed
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import counted
-
-__all__ = ["ARCHITECTURES", "as_samples", "family", "nearest", "split_configs"]
+from tpugraphs.system import check_choice, check_whole, counted
 
 
 def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
@@ -43,8 +40,7 @@ def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> li
     DataError
         Too few distinct configs for one in each part.
     """
-    if not hasattr(graph, "distinct_configs"):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
     if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
         raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
@@ -127,8 +123,7 @@ def as_samples(graph: Graph) -> Graph:
     >>> len(configs), configs[:3].num_configs
     (112, 3)
     """
-    if not isinstance(graph, Graph):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     if isinstance(graph, _Samples):
         return graph
     kind: Any = type(graph)
@@ -168,8 +163,7 @@ def family(graph: Graph) -> str:
     ConfigError
         Not a graph.
     """
-    if not isinstance(graph, Graph):
-        raise not_a_graph("family", graph)
+    check_graph("family", graph)
     name = str(graph.name).lower()
     known = next((one for one in ARCHITECTURES if one in name), None)
     if known is not None or re.fullmatch(r"[0-9a-f]{32}", name):

@@ -21,9 +21,7 @@ from typing import Any
 from tpugraphs.data.samples import GITHUB, PublicFile
 from tpugraphs.download.sources import store_below
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_choice
-from tpugraphs.system.files import absolute, digest_of, write_whole
-from tpugraphs.system.progress import Progress, notice
+from tpugraphs.system import Progress, absolute, check_choice, digest_of, notice, write_whole
 from tpugraphs.system.transfer import Retries, check_url, fetch
 
 __all__ = ["PICKLED", "PublicTable", "run", "tables"]

@@ -23,12 +23,9 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
-from tpugraphs.system.arguments import check_choice
+from tpugraphs.system import Progress, check_choice, counted, notice, parsed, read_whole
 from tpugraphs.system.files import absolute, atomic_write, digest_of, locked, write_whole
-from tpugraphs.system.progress import Progress, notice
-from tpugraphs.system.texts import parsed, read_whole
 from tpugraphs.system.transfer import Remote, Retries, check_url, fetch, on_disk, probe
-from tpugraphs.system.words import counted
 
 #: Folder of the archives that the authors of TpuGraphs published.
 OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"

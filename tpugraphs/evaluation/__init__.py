@@ -6,13 +6,6 @@ from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
 from tpugraphs.evaluation.report import LAYOUT_METRICS, TILE_METRICS, Group, Report, Row
 
 __all__ = [
-    "LAYOUT_METRICS",
-    "TILE_METRICS",
-    "Group",
-    "Report",
-    "Row",
-    "bootstrap_tau",
-    "evaluate",
-    "measured_runtimes",
-    "plot",
-]
+    "LAYOUT_METRICS", "TILE_METRICS", "Group", "Report", "Row", "bootstrap_tau", "evaluate",
+    "measured_runtimes", "plot",
+]  # fmt: skip

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
-from tpugraphs.errors import ConfigError, DataError, check_graphs, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import few
+from tpugraphs.system import few, tracked
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -49,8 +48,7 @@ def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
         There are no configurations, or its runtimes are placeholders (the published test files hold zeros
         where the answer would be), or one of `configs` failed or has no positive runtime.
     """
-    if not hasattr(graph, "config_runtime"):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     rows = graph.row_numbers(configs)
     if rows.size == 0 and (graph.num_configs == 0 or graph.ran.size):  # else all failed
         text = "has no configurations to judge a ranking by"
@@ -124,8 +122,7 @@ def evaluate(
     not_listed: list[str] = []
     names: Sequence[str] = ()
     for graph in tracked([given] if single else given, "evaluate", "graph", verbose):
-        if not hasattr(graph, "config_runtime"):
-            raise not_a_graph("graphs", graph)
+        check_graph("graphs", graph)
         collection, chosen = graph.collection or graph.kind, configs
         if official:
             chosen = published.rows_of(graph)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.samples import PublicFile, get
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.names import LAYOUTS
 from tpugraphs.system.words import counted
 
@@ -101,8 +101,7 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
         The collection of the graph is unknown, the list names a config that the graph does not have, or it
         is not in the data folder and cannot be downloaded.
     """
-    if not hasattr(graph, "num_configs"):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     count = int(graph.num_configs)
     if graph.kind == "tile":
         return np.arange(count)

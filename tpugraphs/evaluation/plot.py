@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError, printable
-from tpugraphs.system.files import write_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,10 +18,8 @@ from tpugraphs.errors import ConfigError, DataError, ShapeError
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
-from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_share
+from tpugraphs.system import check_share, counted, few, json_text, tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, write_whole
-from tpugraphs.system.words import counted, few, json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -117,11 +117,7 @@ class Face:
     """
 
     def __init__(
-        self,
-        meta: Meta,
-        declaration: Declared | None = None,
-        names: Names | None = None,
-        flat: bool = False,
+        self, meta: Meta, declaration: Declared | None = None, names: Names | None = None, flat: bool = False
     ) -> None:
         self.op, self._implied, self._names, self._flat = meta["name"], declaration, names or {}, flat
         self._theirs = {ours: given for given, ours in self._names.items()}

@@ -11,21 +11,12 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs._core import require
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.arguments import check_choice, check_whole
 
 __all__ = [
-    "ConfigSampler",
-    "decode_base7",
-    "dedup_configs",
-    "dedup_rows",
-    "encode_base7",
-    "layout_digits",
-    "merge_configs",
-    "pack_digits",
-    "prune",
-    "sample_epoch",
-    "sample_without_replacement",
-]
+    "ConfigSampler", "decode_base7", "dedup_configs", "dedup_rows", "encode_base7", "layout_digits",
+    "merge_configs", "pack_digits", "prune", "sample_epoch", "sample_without_replacement",
+]  # fmt: skip
 
 
 def prune(
@@ -70,8 +61,7 @@ def prune(
     ConfigError
         An unknown method, ``hops < 1``, or unknown `neighbours`.
     """
-    if neighbours not in ("kept", "dummies"):
-        raise ConfigError(f"neighbours: expected 'kept' or 'dummies', got {neighbours!r}")
+    check_choice("neighbours", neighbours, ("kept", "dummies"))
     nodes, hops = check_whole("num_nodes", num_nodes, 0), check_whole("hops", hops, 1)
     return _core.prune(edge_index, nodes, config_nodes, method, hops, neighbours == "dummies")
 
@@ -275,8 +265,7 @@ def sample_without_replacement(
     ConfigError
         k < 0 or k > n.
     """
-    if order not in ("random", "sorted"):
-        raise ConfigError(f"order: expected 'random' or 'sorted', got {order!r}")
+    check_choice("order", order, ("random", "sorted"))
     n, k = check_whole("n", n, 0), check_whole("k", k, 0)
     return _core.sample(n, k, _key(key), int(order == "sorted"))
 

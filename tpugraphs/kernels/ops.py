@@ -97,11 +97,7 @@ def linear(x, weight, bias: Array | None, act="none", out=None, row=None, slope=
     -------
     (..., O) float32
     """
-    return {
-        "out": len(weight),
-        "per_column": _per_column(slope, len(weight)),
-        "use_bias": bias is not None,
-    }
+    return {"out": len(weight), "per_column": _per_column(slope, len(weight)), "use_bias": bias is not None}
 
 
 @named("embedding")

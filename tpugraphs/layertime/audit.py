@@ -15,8 +15,7 @@ from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.kinds import Floats
 from tpugraphs.layertime.table import Layers, LayerTable, read_table
-from tpugraphs.system import tables
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tables
 
 _STEP = math.log(1.5)  # smallest change of the log level between two stretches
 _CLEAR = 2.5  # threshold of |CUSUM| / sqrt(n): chance exceeds it once in 100,000 tables

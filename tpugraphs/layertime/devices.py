@@ -17,9 +17,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError
-from tpugraphs.system import machine
-from tpugraphs.system.arguments import check_number, check_type, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_number, check_type, check_whole, counted, machine, optional
 
 LIMITS = (1e-6, 1e12)
 """Range of every figure of a device: within it no prediction overflows."""
@@ -204,10 +202,7 @@ def gpu_device(properties: Any, name: str | None = None) -> Device:
 
 def torch_library(gpu: bool | None = False) -> Any:
     """Import PyTorch; ConfigError if it is missing or, with `gpu`, can use no GPU."""
-    try:
-        import torch
-    except ImportError:
-        raise ConfigError("PyTorch is not installed: pip install tpugraphs[torch]") from None
+    torch = optional("torch", "PyTorch is not installed: pip install tpugraphs[torch]")
     if gpu and not torch.cuda.is_available():
         raise ConfigError("gpu: expected a GPU that PyTorch can use, found none")
     return torch

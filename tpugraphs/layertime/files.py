@@ -1,7 +1,5 @@
 """Files of layer-time models: each part of a model writes itself into one, and reads itself back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
@@ -9,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import Device
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.system import tensorfile
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tensorfile
 
 
 @dataclass(frozen=True)
@@ -59,10 +55,8 @@ class File:
 
     def get_devices(self, entry: str) -> tuple[Device, ...]:
         """Return the devices of an entry, which has name and figures of each."""
-        try:
+        with tensorfile.sound(self.path, entry, "a name and figures each"):
             found = tuple(Device(*row) for row in self.entry(entry, list))
-        except (TypeError, ConfigError) as error:
-            raise tensorfile.fail(self.path, entry, "a name and figures each", str(error)) from None
         names = [one.name for one in found]
         self.check(len(set(names)) == len(names), entry, "every name once", ", ".join(names))
         return found

@@ -3,8 +3,6 @@
 Another one has the members of these two, and a row of `FRAMEWORKS`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -15,7 +13,7 @@ import numpy as np
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import torch_library
 from tpugraphs.layertime.kinds import KINDS, Input
-from tpugraphs.system import machine
+from tpugraphs.system import machine, optional
 
 Step = Callable[[], Any]
 """Runs a layer once, forward or in training, and returns when that is done."""
@@ -114,12 +112,8 @@ class Jax:
     name = "jax"
 
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
-        try:
-            import jax
-            import optax
-        except ImportError as error:
-            missing = "optax" if error.name == "optax" else "JAX"
-            raise ConfigError(f"{missing} is not installed: pip install tpugraphs[jax]") from None
+        todo = "is not installed: pip install tpugraphs[jax]"
+        jax, optax = optional("jax", f"JAX {todo}"), optional("optax", f"optax {todo}")
         self._jax, self._optax, self.version = jax, optax, str(jax.__version__)
         self.gpu = jax.default_backend() == "gpu" if gpu is None else gpu
         self.threads = machine.usable_processors()

@@ -6,8 +6,6 @@ them; ``conv``, ``linear``, ``bmm``, ``elementwise``, ``softmax`` and ``layernor
 GPU, products with M or K of 64 run at half the rate of those with 128, products with N of 64 at nine tenths.
 """
 
-from __future__ import annotations
-
 import copyreg
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -24,13 +24,9 @@ from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.frameworks import FRAMEWORKS, Jax, Step, Torch
 from tpugraphs.layertime.kinds import BYTES, KINDS, OPTIMIZERS, Floats, Kind, layers_of
 from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
-from tpugraphs.system import machine
-from tpugraphs.system.arguments import check_choice, check_number, check_whole
+from tpugraphs.system import Interrupts, Progress, check_choice, check_number, check_whole, counted, machine
 from tpugraphs.system.files import absolute, locked
-from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress
 from tpugraphs.system.texts import MOST_BYTES, csv_columns, read_whole
-from tpugraphs.system.words import counted
 
 _NUMBER = "layer"  # column with the number of a row's layer
 _MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # limits within which a table can be read again

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from tpugraphs.data.columns import Column
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.schema import Schema
+from tpugraphs.data import Column, Graph, Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
@@ -21,8 +19,7 @@ from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import Floats, Kind
 from tpugraphs.layertime.table import LayerTable, one_layer, unseen_layers
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Progress, check_whole
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 LEVELS = np.linspace(0, 1, 101)

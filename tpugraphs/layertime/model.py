@@ -24,9 +24,7 @@ from tpugraphs.layertime.files import File
 from tpugraphs.layertime.kinds import KINDS, Floats
 from tpugraphs.layertime.methods import LEVELS, METHODS, ErrorQuantiles, MethodFields, log_of
 from tpugraphs.layertime.table import Layers, LayerTable, Where, one_layer, read_table
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice, check_share, check_whole
-from tpugraphs.system.files import file_name
+from tpugraphs.system import check_choice, check_share, check_whole, file_name, tensorfile
 
 _FILE_KIND = "layer-time"
 _CHUNK = 1 << 13  # layers
@@ -390,11 +388,8 @@ class LayerTimeModel:
         file = File(name, *tensorfile.read(name, _FILE_KIND))
         entries = {"kind_of_layer": str, "method": str, "seed": int, "fields": dict}
         kind, method, seed, fields = (file.entry(entry, of) for entry, of in entries.items())
-        try:
+        with tensorfile.sound(name, "method", "a kind, method and fields that exist"):
             model = cls(kind, method, seed, **fields)
-        except (ConfigError, TypeError) as error:
-            expected = "a kind, method and fields that exist"
-            raise tensorfile.fail(name, "method", expected, str(error)) from None
         model._method.read(file, KINDS[kind])
         model._space = space = Space.read(file, "space", matrix(one_layer(KINDS[kind])).shape[1])
         for i, device in enumerate(file.get_devices("calibrated")):

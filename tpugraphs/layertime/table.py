@@ -15,10 +15,7 @@ from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Column, Kind
-from tpugraphs.system.arguments import check_choice, check_share
-from tpugraphs.system.files import name_of
-from tpugraphs.system.texts import csv_columns
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_share, counted, csv_columns, name_of
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else

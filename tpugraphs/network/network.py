@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.data.graph import Graph, Rows
-from tpugraphs.data.schema import Schema
-from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
+from tpugraphs.data import Graph, Rows, Schema
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, as_configs, check_precision
 from tpugraphs.preprocess.checks import check_kind
@@ -19,9 +18,7 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import losses_need, name_of_extra, plain_name
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Progress, check_whole, tensorfile
 
 _MOMENTS = ("moment1", "moment2")  # arrays of a trainer
 
@@ -295,11 +292,8 @@ class Network:
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
     """Return the schema in the metadata of a file, or raise CheckpointError."""
-    try:
+    with tensorfile.sound(path, "schema", "a schema"):
         return Schema.from_dict(metadata["schema"])
-    except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise tensorfile.fail(path, "schema", "a schema", str(error), todo) from None
 
 
 def _weights(
@@ -309,9 +303,6 @@ def _weights(
 
     Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
     """
-    try:
+    with tensorfile.sound(path, "steps", "the steps of a model"):
         planned = _core.plan_parameters(steps, **columns)
-    except (RecipeError, ValueError, TypeError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise tensorfile.fail(path, "steps", "the steps of a model", str(error), todo) from None
     return {name: tensorfile.take(path, tensors, name, shape, np.float32) for name, shape in planned}

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
-from tpugraphs.data import arrays
+from tpugraphs.data import Graph, Rows, arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures
-from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.pipeline import Configs

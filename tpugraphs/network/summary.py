@@ -1,7 +1,5 @@
 """A network in words: its preprocessing, and the steps of its model with shapes, parameters and times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from numbers import Real
@@ -9,8 +7,7 @@ from typing import Any
 
 from tpugraphs.network.network import Network
 from tpugraphs.recipes.functions import shortly
-from tpugraphs.system import tables
-from tpugraphs.system.words import counted
+from tpugraphs.system import counted, tables
 
 # Letters for the rows of a slot, in the words of `_core.SPACES`.
 _ROWS = {

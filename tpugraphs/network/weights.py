@@ -13,9 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
 from tpugraphs.recipes import Recipe, get_recipe, list_recipes
-from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
-from tpugraphs.system.words import counted, few
+from tpugraphs.system import counted, few, file_name, tensorfile
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network

@@ -7,13 +7,6 @@ from tpugraphs.preprocess.pruning import dedup, fix_padding, prune
 from tpugraphs.preprocess.tables import layout_table, layout_table_names
 
 __all__ = [
-    "ConfigSampler",
-    "StandardScaler",
-    "block_divergence",
-    "dedup",
-    "filter_blocks",
-    "fix_padding",
-    "layout_table",
-    "layout_table_names",
-    "prune",
-]
+    "ConfigSampler", "StandardScaler", "block_divergence", "dedup", "filter_blocks", "fix_padding",
+    "layout_table", "layout_table_names", "prune",
+]  # fmt: skip

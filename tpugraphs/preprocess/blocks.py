@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import Graph
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import check_graph
+from tpugraphs.system import check_number, check_whole
 
 GraphT = TypeVar("GraphT", bound=Graph)
-
-__all__ = ["block_divergence", "filter_blocks"]
 
 _LEAST = 1e-3  # added to the range of the runtimes, so that a constant can be scaled
 
@@ -90,13 +89,9 @@ def filter_blocks(
     DataError
         The graph was not measured.
     """
-    if not isinstance(graph, Graph):
-        raise ConfigError(f"filter_blocks: expected a graph, got {type(graph).__name__}")
-    if size < 2 or window < 1 or not 0 <= least <= 1:
-        raise ConfigError(
-            "filter_blocks: expected size >= 2, window >= 1 and least in 0..1, "
-            f"got size={size}, window={window}, least={least}"
-        )
+    check_graph("filter_blocks", graph)
+    size, window = check_whole("size", size, 2), check_whole("window", window, 1)
+    least = check_number("least", least, 0, 1)
     ran = graph.ran
     require_measured(graph, ran, "its blocks cannot be compared", "filter graphs to train on")
     normalizers = graph.config_runtime_normalizers

@@ -1,7 +1,5 @@
 """Checks that a recipe can rank the configs of a graph, or learn from them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,15 +9,6 @@ from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
-
-__all__ = [
-    "check_kind",
-    "check_measured",
-    "check_order",
-    "check_weighted",
-    "of_kind",
-    "ran_only",
-]
 
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
@@ -36,10 +25,8 @@ def check_kind(graph: Graph, kind: str) -> None:
     if kind == "graph" and known:
         columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
         if columns == 0 and graph.num_config_nodes == 0:
-            raise DataError(
-                "expected features of configs or configurable nodes, found neither: there is nothing to rank",
-                file=name, field="config_feat", found="none",
-            )  # fmt: skip
+            expected, todo = "features of configs or configurable nodes", "there is nothing to rank"
+            raise DataError.of("config_feat", expected, "neither", todo, file=name)
         return
     if not known or not of_kind(graph, kind):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else f"; {graph_hint(graph)}"
@@ -50,10 +37,8 @@ def check_kind(graph: Graph, kind: str) -> None:
             f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
         )
     if kind == "layout" and graph.num_config_nodes == 0:
-        raise DataError(
-            "node_config_ids: expected at least one configurable node, found none: there is nothing to rank",
-            file=name, field="node_config_ids", found="0", expected=">= 1",
-        )  # fmt: skip
+        expected, todo = "at least one configurable node", "there is nothing to rank"
+        raise DataError.of("node_config_ids", expected, "none", todo, file=name)
 
 
 def check_measured(graph: Graph, kind: str) -> None:
@@ -74,21 +59,16 @@ def check_order(name: str, runtimes: Times, normalizers: NDArray[np.int64] | Non
         ranks = kernels.ratio_ranks(runtimes.astype(np.int64, copy=False), normalizers)
         equal, what = int(ranks.max()) == 1, "normalised runtimes"
     if equal:
-        found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
-        raise DataError(
-            f"config_runtime: {found}, so nothing can be learnt: leave it out",
-            file=name, field="config_runtime", found="one value", expected="at least two",
-        )  # fmt: skip
+        found = f"{len(runtimes)} equal {what}" if len(runtimes) > 1 else "only one config that ran"
+        todo = "nothing can be learnt from it: leave it out"
+        raise DataError.of("config_runtime", "different runtimes", found, todo, file=name)
 
 
 def check_weighted(name: str, count: int) -> None:
     """Raise DataError unless at least two configs of a graph, of which `count` do, have a weight above 0."""
     if count < 2:
-        raise DataError(
-            f"sample_weight: expected at least two configs of a weight above 0, found {count}: "
-            "there is nothing to compare, as a weight of zero leaves a config out",
-            file=name, field="sample_weight", found=str(count), expected=">= 2",
-        )  # fmt: skip
+        expected, todo = "at least two configs of a weight above 0", "a weight of zero leaves a config out"
+        raise DataError.of("sample_weight", expected, str(count), todo, file=name)
 
 
 def ran_only(graph: Graph) -> Graph:

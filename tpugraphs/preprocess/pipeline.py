@@ -15,7 +15,7 @@ from tpugraphs import _core
 from tpugraphs.data.extra import STEP, Function, Made, of_nodes, with_made
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import CheckpointError, ConfigError, DataError
+from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.preprocess import pruning
 from tpugraphs.preprocess.checks import (
     check_kind,
@@ -24,8 +24,7 @@ from tpugraphs.preprocess.checks import (
     check_weighted,
     ran_only,
 )  # fmt: skip
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice
+from tpugraphs.system import check_choice, tensorfile
 
 __all__ = ["Configs", "Pipeline", "Sizes"]
 
@@ -244,11 +243,13 @@ class Pipeline:
         if not self.schema.inferred or self.schema is graph.schema:
             return
         if not graph.schema.inferred:
-            raise DataError(
-                f"graph {graph.name!r}: has a schema that was given, found none for the graphs before it; "
-                "give all of them the same schema=, or this graph first",
-                file=_name(graph), field="schema", found="an inferred schema", expected="a given one",
-            )  # fmt: skip
+            expected, todo = (
+                "an inferred one, as of the graphs before it",
+                "give all of them the same schema=",
+            )
+            raise DataError.of(
+                "schema", expected, "one that was given", todo, file=str(graph.path or graph.name)
+            )
         with contextlib.suppress(DataError):
             self.schema = self.schema.join(graph.schema)
 
@@ -330,12 +331,8 @@ class Pipeline:
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep = self._option("dedup", "keep") or "none"
-        rows, digits, runtimes, normalizers = (
-            None,
-            None,
-            graph.config_runtime,
-            graph.config_runtime_normalizers,
-        )
+        rows = digits = None
+        runtimes, normalizers = graph.config_runtime, graph.config_runtime_normalizers
         features = graph.config_feat is not None
         if keep != "none":
             found = None if features else graph._digits.read_distinct()
@@ -346,10 +343,8 @@ class Pipeline:
             rows, runtimes, normalizers = pruning.merge(graph, first, inverse, keep)
         if len(runtimes) < 2:
             field = "config_feat" if features else "node_config_feat"
-            raise DataError(
-                f"{field}: all configs are the same, so nothing can be learnt: leave it out",
-                file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
-            )  # fmt: skip
+            todo = "all configs are the same, so nothing can be learnt: leave it out"
+            raise DataError.of(field, "at least 2 distinct configs", "1", todo, file=str(graph.name))
         return rows, digits, runtimes, normalizers
 
     def configs(self, configs: Configs) -> Configs:
@@ -373,11 +368,8 @@ class Pipeline:
         digits, features = configs
         given = 0 if features is None else features.shape[1]
         if self.extra is not None and self.schema is not None and given != len(self.schema.config):
-            raise DataError(
-                "configs: this ranker has features that a function makes from the configs of a graph, so new "
-                "ones need a graph: give row numbers of a graph that has them (graph.replace)",
-                field="configs",
-            )
+            expected = "rows of a graph, as a function makes features of its configs for this ranker"
+            raise DataError.of("configs", expected, "configs", "new ones need a graph (graph.replace)")
         if digits is not None and self.schema is not None:
             digits = _core.as_digits("configs", digits, tuple(digit.values for digit in self.schema.digits))
         return digits, None if features is None else self._core.configs(features)
@@ -434,11 +426,8 @@ class Pipeline:
         CheckpointError
             The file is damaged.
         """
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        try:
+        with tensorfile.sound(path, "preprocessing", "steps of preprocessing"):
             pipeline = cls(steps, like.kind, like.schema, like._make, like.extra)
-        except (ConfigError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
         state = {
             name: tensorfile.take(path, tensors, name, empty.shape, empty.dtype)
             for name, empty in pipeline.tensors().items()
@@ -468,7 +457,3 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     if len(rows) < len(weights):
         graph, weights = graph.select(rows), weights[rows]
     return graph, None if (weights == 1).all() else weights
-
-
-def _name(graph: Graph) -> str:
-    return str(graph.path or graph.name)

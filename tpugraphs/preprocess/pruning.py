@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, check_graph
+from tpugraphs.system import check_choice
 
 GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
-
-__all__ = ["dedup", "fix_padding", "prune"]
 
 
 # Pruning method -> its options.
@@ -76,10 +75,7 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Unpack[Pru
     ConfigError
         Unknown method or option, a graph without configurable nodes, or a tile graph.
     """
-    if method not in _METHODS:
-        raise ConfigError(
-            f"unknown pruning method {method!r}: expected one of {', '.join(map(repr, _METHODS))}"
-        )
+    check_choice("prune: method", method, _METHODS)
     if unknown := sorted(set(options) - set(_METHODS[method])):
         takes = f"takes only {', '.join(_METHODS[method])}" if _METHODS[method] else "takes no options"
         raise ConfigError(f"prune: method {method!r} has no option {unknown[0]!r}; it {takes}")
@@ -106,11 +102,6 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Unpack[Pru
     )
 
 
-def _need_graph(function: str, graph: object) -> None:
-    if not isinstance(graph, Graph):
-        raise ConfigError(f"{function}: expected a graph, got {type(graph).__name__}")
-
-
 def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     """Keep one copy of each config of a graph, in the order in which they first occur.
 
@@ -135,9 +126,8 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     ConfigError
         Unknown ``keep``, or `graph` is not a graph.
     """
-    _need_graph("dedup", graph)
-    if keep not in ("first", "min", "mean"):
-        raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
+    check_graph("dedup", graph)
+    check_choice("keep", keep, ("first", "min", "mean"))
     rows, runtimes, norms = merge(graph, *graph.distinct_configs(), keep)
     kept = graph.select(rows)
     if keep != "mean":
@@ -183,7 +173,7 @@ def fix_padding(graph: GraphT) -> GraphT:
     ConfigError
         `graph` is not a graph.
     """
-    _need_graph("fix_padding", graph)
+    check_graph("fix_padding", graph)
     feat = graph.node_feat.copy()
     feat[:, _core.SCHEMA["scaled_features"] :] = kernels.layout_digits(graph.node_feat)
     return graph.replace(node_feat=feat)

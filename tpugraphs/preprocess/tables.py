@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError
-
-__all__ = ["layout_table", "layout_table_names"]
+from tpugraphs.system import check_whole
 
 _KINDS = ("convolution", "dot", "reshape")  # the opcodes that can be configured
 _SIZES = 14  # bins of sizes: 0, 1, 2..3, 4..7, ...; the last has everything from 4096 on
@@ -32,7 +31,7 @@ def layout_table_names(bins: int = 32, occurrence: bool = False) -> list[str]:
     list of str
         F names.
     """
-    _check_bins(bins)
+    check_whole("bins", bins, 1)
     names = [f"{kind} {b}" for kind in _KINDS for b in range(bins)]
     names += ["copies of neighbours", "size of them", "copies along paths", "size of them along paths"]
     names += [f"{which} dimension {b}" for which in ("minor", "second minor") for b in range(_SIZES)]
@@ -86,7 +85,7 @@ def layout_table(
     features = _core.SCHEMA["node_features"]
     if nodes is None or graph.node_feat.shape[1] != features or graph.config_feat is not None:
         raise ConfigError(f"layout_table: expected a layout graph of {features} features, got {graph.name!r}")
-    _check_bins(bins)
+    check_whole("bins", bins, 1)
     parts = [
         _core.layout_table(
             graph.node_feat,
@@ -100,11 +99,6 @@ def layout_table(
     ]
     table = np.concatenate(parts)
     return np.hstack([table, _occurrence(graph)[rows]]) if occurrence else table
-
-
-def _check_bins(bins: int) -> None:
-    if bins < 1:
-        raise ConfigError(f"layout_table: expected bins >= 1, got {bins}")
 
 
 def _occurrence(graph: Graph) -> NDArray[np.float32]:

@@ -1,13 +1,9 @@
 """Targets: the numbers that losses of values fit scores to. Losses of the order compare runtimes instead."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-
-__all__ = ["TARGETS", "targets"]
 
 TARGETS = _core.target_names()
 """The runtime (of tile graphs normalised); nanoseconds as seconds; the natural logarithm; the share of the

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import PredictOptions
 from tpugraphs.metrics import mean_ranks
@@ -22,9 +22,7 @@ from tpugraphs.preprocess.checks import check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import every_graph, learnable
 from tpugraphs.ranker.scorer import ScorerBase
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_number, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_number, check_whole, counted, tensorfile
 
 __all__ = ["LinearBaseline", "MeanEffect", "RandomBaseline", "random_scores"]
 
@@ -197,8 +195,7 @@ def random_scores(graph: Graph, configs: Rows | None = None, *, seed: int = 0) -
     ConfigError
         A seed that is not a whole number, or is below 0.
     """
-    if not hasattr(graph, "num_configs"):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     n = graph.row_numbers(configs).size
     return np.random.default_rng(check_whole("seed", seed, 0)).permutation(n).astype(np.float64)
 
@@ -294,8 +291,7 @@ class LinearBaseline(LearntScorer):
         DataError
             Placeholder runtimes, or no configurations.
         """
-        if not hasattr(graph, "num_configs"):
-            raise not_a_graph("graph", graph)
+        check_graph("graph", graph)
         rows = graph.ran if configs is None else graph.row_numbers(configs)
         ranks = mean_ranks(measured_runtimes(graph, rows)) / max(rows.size - 1, 1)
         made = copy(self)

@@ -26,8 +26,7 @@ from tpugraphs.ranker.folds import Fold, trained
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import files, machine, progress, tables, tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import check_whole, files, machine, progress, tables, tensorfile
 from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
@@ -548,8 +547,7 @@ class Comparison:
         plot.save(self.plot(), f"{base}.png")
         json_text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         for suffix, text in ((".md", above + self.to_markdown()), (".json", json_text)):
-            with files.atomic_write(base + suffix) as file:
-                file.write((text + "\n").encode())
+            files.write_whole(base + suffix, text + "\n")
 
 
 def _mixed(members: Sequence[Parts], normalize: str, weights: NDArray[np.float64] | None) -> Parts:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.published import LayoutGraph, TileGraph
-from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer
 from tpugraphs.kernels.streams import Stream
@@ -25,8 +25,7 @@ from tpugraphs.ranker.conventions import every_graph, learnable
 from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, check_scorer, unchanged_if_it_fails
-from tpugraphs.system.arguments import check_choice, check_number, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_number, check_whole, counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 if TYPE_CHECKING:
@@ -544,8 +543,7 @@ def pseudo_label(
     Graph('decoder-block.0', nodes=167, edges=206, configs=50)
     >>> again = ranker.fit([*programs.train[:4], *more], verbose=False)
     """
-    if not isinstance(graph, Graph):
-        raise not_a_graph("graph", graph)
+    check_graph("graph", graph)
     check_scorer("scorer", scorer)
     rows = np.asarray(graph.ran)
     if n_configs is not None:

@@ -13,18 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tpugraphs import kernels
-from tpugraphs.data.graph import Graph, Graphs
-from tpugraphs.data.splits import family, split_configs
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.data import Graph, Graphs, family, split_configs
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.evaluation import Report, Row, evaluate
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, scoring
 from tpugraphs.ranker.seeds import seed_numbers
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_whole, counted, tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import GraphSequence, as_graphs
 
@@ -204,8 +201,7 @@ class Part(Sequence[Graph]):
         if isinstance(index, slice):
             return Part(self.graphs, self.chosen[index])
         graph = self.graphs[self.chosen[index]]
-        if not hasattr(graph, "config_runtime"):
-            raise not_a_graph("graphs", graph)
+        check_graph("graphs", graph)
         return graph
 
 

@@ -17,10 +17,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import Scorer, Scores
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker.conventions import every_graph
-from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
+from tpugraphs.system import Progress, check_choice, check_whole, counted, tables
 
 PARTS = ("config", "digit", "node", "graph")
 _MEMBER = re.compile(r"_(?:\d+|sum|product|true_count|false_count)$")  # of one feature of a node

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions, Scorer
 from tpugraphs.network.network import schema_of
@@ -25,8 +25,7 @@ from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.ensemble import fastest_together
 from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_number, check_whole
+from tpugraphs.system import check_number, check_whole, tensorfile
 from tpugraphs.training.trainset import as_graphs
 
 _CHUNK = 4096  # rows scored at a time
@@ -259,8 +258,7 @@ class GaussianProcess(Process):
         ConfigError
             More than 2,000 configs.
         """
-        if not hasattr(graph, "num_configs"):
-            raise not_a_graph("graph", graph)
+        check_graph("graph", graph)
         some = graph.select(graph.ran if configs is None else configs)
         if some.num_configs > _MOST:
             most = f"at most {_MOST} to learn from, got {some.num_configs}"

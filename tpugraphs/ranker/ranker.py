@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.network import weights as outside
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.network.summary import summary
@@ -29,10 +29,8 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator, TreePairEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost, shortly
-from tpugraphs.system import markup, tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import check_whole, counted, markup, tensorfile
 from tpugraphs.system.signatures import checked_names, shows
-from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import adapt, parameter_groups
@@ -854,15 +852,10 @@ class Ranker(ScorerBase):
         fields = {**defaults, **own.pop("fields")}
         if fields.get("steps") is not None:
             fields.pop("epochs", None)  # `steps` wins
-        try:
+        with tensorfile.sound(path, "fields", "fields of its recipe"):
             ranker = cls(**own, **fields)
-        except (RecipeError, ConfigError, ValueError, TypeError) as error:
-            message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
-            raise CheckpointError(message, file=os.fspath(path), field="fields") from None
         ranker.estimator.read(path, metadata, tensors)
         if not known:
-            try:
+            with tensorfile.sound(path, described.ENTRY, "groups of its parameters"):
                 parameter_groups(ranker.groups, ranker.model.layout, 0.0)
-            except RecipeError as error:
-                raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None
         return ranker

@@ -20,9 +20,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import every_graph, learnable, measured
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, unchanged_if_it_fails
-from tpugraphs.system import tensorfile
-from tpugraphs.system.arguments import check_choice, check_type
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_type, counted, tensorfile
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import GraphSequence, as_graphs, no_graphs
 

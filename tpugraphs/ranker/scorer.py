@@ -22,8 +22,7 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.evaluation.scorer import ChooseOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
-from tpugraphs.system import files, tensorfile
-from tpugraphs.system.arguments import check_whole
+from tpugraphs.system import check_whole, files, tensorfile
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.arguments import AdaptOptions

@@ -23,9 +23,7 @@ from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring, unchanged_if_it_fails
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, markup, signatures, tables, texts
-from tpugraphs.system.arguments import check_whole
-from tpugraphs.system.words import counted, json_text
+from tpugraphs.system import check_whole, counted, files, json_text, markup, signatures, tables, texts
 from tpugraphs.training.callbacks import Callback, History, curves, pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, FitOptions, locked_folder
@@ -258,7 +256,7 @@ class SeedRuns:
         path : path
             Usually ends in ``.json``.
         """
-        _write_json(path, self.to_dict())
+        files.write_whole(path, json_text(self.to_dict()) + "\n")
 
     def __repr__(self) -> str:
         return f"<SeedRuns: {counted(len(self.runs), 'seed')}>\n{self.table()}"
@@ -444,10 +442,7 @@ def _members(rankers: Any) -> list[Ranker]:
 
 @overload
 def train_seeds(
-    recipe: RecipeName | str = ...,
-    train: Graphs | None = ...,
-    valid: Valid = ...,
-    **options: Unpack[Seeding],
+    recipe: RecipeName | str = ..., train: Graphs | None = ..., valid: Valid = ..., **options: Unpack[Seeding]
 ) -> SeedRuns: ...
 @overload
 def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
@@ -559,17 +554,12 @@ def seed_numbers(seeds: Any) -> list[int]:
     return numbers
 
 
-def _write_json(path: str | os.PathLike[str], value: Any) -> None:
-    with files.atomic_write(path) as file:
-        file.write((json_text(value) + "\n").encode())
-
-
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
     """Write recipe, seeds and rule to the folder; refuse to resume with others."""
     path = os.path.join(folder, PLAN)
     plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
     if not os.path.exists(path):
-        _write_json(path, plan)
+        files.write_whole(path, json_text(plan) + "\n")
         return
     try:
         stated = texts.parsed(texts.read_whole(path))

@@ -4,8 +4,6 @@ LightGBM grows them. The core reads and checks the text that LightGBM writes, an
 fitted or read from a file no longer needs LightGBM.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,10 +27,8 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe, is_built_in
-from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Interrupts, Progress, counted, optional
 from tpugraphs.system.tensorfile import entry, fail, take
-from tpugraphs.system.words import counted
 from tpugraphs.training import trainset
 from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions
@@ -41,14 +37,7 @@ _VALID = 1 << 32  # numbers of validation graphs begin here
 _MOST = 16 << 20  # columns, nodes: sizes in files are below
 
 
-def _lightgbm() -> Any:
-    try:
-        import lightgbm
-    except ImportError:
-        raise ConfigError(
-            "LightGBM, which trains the trees, is missing: pip install tpugraphs[lightgbm]"
-        ) from None
-    return lightgbm
+_MISSING = "LightGBM, which trains the trees, is missing: pip install tpugraphs[lightgbm]"
 
 
 @dataclass
@@ -143,7 +132,7 @@ class TreeEstimator(Estimator):
 
     def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs; see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
-        lightgbm = _lightgbm()
+        lightgbm = optional("lightgbm", _MISSING)
         graphs = trainset.as_graphs("train", train)
         weights = trainset.as_weights(train, graphs, how.sample_weight)
         self.kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind

@@ -18,18 +18,9 @@ from tpugraphs.recipes.declared import plain
 from tpugraphs.recipes.functions import register_extra
 
 __all__ = [
-    "Recipe",
-    "TableFields",
-    "TrainingFields",
-    "get_recipe",
-    "is_registered",
-    "list_recipes",
-    "option",
-    "plain",
-    "register",
-    "register_extra",
-    "unregister",
-]
+    "Recipe", "TableFields", "TrainingFields", "get_recipe", "is_registered", "list_recipes", "option",
+    "plain", "register", "register_extra", "unregister",
+]  # fmt: skip
 
 _registered: dict[str, Recipe] = {}
 

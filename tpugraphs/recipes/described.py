@@ -13,17 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import ConfigError, DataError, RecipeError
+from tpugraphs.errors import DataError
 from tpugraphs.recipes.base import Recipe, always
 from tpugraphs.recipes.declared import constants, plain_value
 from tpugraphs.recipes.functions import extra_named
-from tpugraphs.system import tensorfile
+from tpugraphs.system import counted, tensorfile
 from tpugraphs.system.arguments import is_number
-from tpugraphs.system.words import counted
 
 ENTRY = "own_recipe"  # in the metadata of a file
 _MOST_GROUPS, _MOST_STEPS = 256, 1024
-_TODO = "the file is damaged, or was written by a later version of tpugraphs"
 Steps = list[dict[str, Any]]
 
 
@@ -52,14 +50,14 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
     for name, found in (("steps", steps), ("preprocessing", prepare)):
         if len(found) > _MOST_STEPS or not all(isinstance(step, dict) for step in found):
             count = counted(len(found), "entry", "entries")
-            raise tensorfile.fail(path, name, f"at most {_MOST_STEPS} steps", count, _TODO)
+            raise tensorfile.fail(path, name, f"at most {_MOST_STEPS} steps", count, tensorfile.LATER)
     loss, groups = entry("loss", list, own), entry("groups", list, own)
     if len(groups) > _MOST_GROUPS or not all(_is_group(group) for group in groups):
-        raise tensorfile.fail(path, "groups", "groups of parameters", repr(groups)[:80], _TODO)
+        raise tensorfile.fail(path, "groups", "groups of parameters", repr(groups)[:80], tensorfile.LATER)
     kind, fields, preset = entry("kind", str, own), entry("fields", dict), entry("preset", str)
     prepare = [step for step in prepare if step.get("step") != "segments"]  # of a field
     extra = extra_of(path, metadata)
-    try:
+    with tensorfile.sound(path, ENTRY, "a recipe"):
         schema = Schema.from_dict(metadata["schema"]) if "schema" in metadata else None
         recipe = Recipe(
             name=entry("recipe", str),
@@ -74,11 +72,9 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
             groups=always(groups),
             extra=extra,
         )
-    except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
-        raise tensorfile.fail(path, ENTRY, "a recipe", str(error)[:300], _TODO) from None
     if (schema is None) == (kind == "graph"):
         wanted, there = ("a schema", "none") if schema is None else (f"none for {kind} graphs", "one")
-        raise tensorfile.fail(path, "schema", wanted, there, _TODO)
+        raise tensorfile.fail(path, "schema", wanted, there, tensorfile.LATER)
     return recipe
 
 

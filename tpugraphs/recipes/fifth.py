@@ -80,9 +80,7 @@ class Fifth(TrainingFields):
     width: int = option(384, 2, 4096, doc="columns of a layer, half of them along the edges")
     layers: int = 3
     dimensions: str = option(
-        "scrambled",
-        choices=("scrambled", "straight"),
-        doc="nine numbers of a dimension: published, its own",
+        "scrambled", choices=("scrambled", "straight"), doc="nine numbers of a dimension: published, its own"
     )
     drop_edge: float = option(0.15, 0.0, 0.95, doc="chance that an edge is dropped: greatest of those drawn")
     margin: float = 1.0

@@ -35,7 +35,7 @@ _WRITERS = {
 def read(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], problem: str = "", device: str = ""
 ) -> list[Record]:
-    """Read the records in files of any format, which is recognised by the content.
+    r"""Read the records in files of any format, which is recognised by the content.
 
     Formats are journals of this package, T4 results, caches of Kernel Tuner (also cut off), Triton's
     ``*.autotune.json``, the CSV log of Helion, JSON of Tokamax, and tables in CSV or parquet. In a table,
@@ -65,8 +65,13 @@ def read(
 
     Examples
     --------
+    >>> import tempfile, os
     >>> from tpugraphs import records
-    >>> records.read("cache.json", device="A100")  # doctest: +SKIP
+    >>> path = os.path.join(tempfile.mkdtemp(), "table.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("block,runtime\n32,1.5\n64,nan\n")
+    >>> [(one.config, one.runtime, one.status) for one in records.read(path, device="A100")]
+    [({'block': 32}, 1.5, 'correct'), ({'block': 64}, nan, 'runtime')]
     """
     found = list[Record]()
     for path in map(absolute, [paths] if isinstance(paths, (str, os.PathLike)) else paths):

@@ -14,14 +14,6 @@ from tpugraphs.submission.files import (
 )
 
 __all__ = [
-    "Problem",
-    "Score",
-    "Validation",
-    "competition",
-    "merge",
-    "read",
-    "score",
-    "to_frame",
-    "validate",
+    "Problem", "Score", "Validation", "competition", "merge", "read", "score", "to_frame", "validate",
     "write",
-]
+]  # fmt: skip

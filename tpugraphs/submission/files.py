@@ -22,10 +22,8 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
-from tpugraphs.system import tables
+from tpugraphs.system import counted, few, tables, tracked
 from tpugraphs.system.files import name_of, opened, write_whole
-from tpugraphs.system.progress import tracked
-from tpugraphs.system.words import counted, few
 
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5

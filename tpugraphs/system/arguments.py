@@ -4,8 +4,6 @@
 True and False are never numbers here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import inf
 from numbers import Integral, Real

@@ -5,8 +5,6 @@ notices as INFO; the end of other work, such as predictions, as DEBUG. Nothing i
 for it, for example with ``logging.basicConfig(level="INFO")``.
 """
 
-from __future__ import annotations
-
 import logging
 
 #: Logger of the package.

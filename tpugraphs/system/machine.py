@@ -1,7 +1,5 @@
 """Facts about this machine: processor, memory, cache, clock; and how much memory this process takes."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -5,8 +5,6 @@ colours of a chart have enough contrast with white and with black (at least 3:1)
 colour-blind, too. Styles are inline: notebooks that are not trusted drop style sheets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

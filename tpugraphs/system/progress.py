@@ -1,7 +1,5 @@
 """Progress bars: when to show one, and what it looks like."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

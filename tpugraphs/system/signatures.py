@@ -1,7 +1,5 @@
 """Arguments that are declared once, as fields of a dataclass, and shown by all functions that take them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields

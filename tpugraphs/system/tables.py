@@ -1,13 +1,12 @@
 """Tables of a report, made of lines of (head, cell): aligned text, Markdown, HTML; and pandas DataFrames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tpugraphs.errors import ConfigError, printable
+from tpugraphs.errors import printable
+from tpugraphs.system.extras import optional
 
 # Columns of words, which are set to the left; numbers to the right.
 WORDS = (
@@ -87,9 +86,5 @@ def frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Any:
     ConfigError
         pandas is not installed.
     """
-    try:
-        import pandas
-    except ImportError:
-        text = "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'"
-        raise ConfigError(text) from None
+    pandas = optional("pandas", "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'")
     return pandas.DataFrame(list(rows), columns=None if columns is None else list(columns))

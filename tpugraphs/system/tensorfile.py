@@ -6,14 +6,13 @@ digest of every tensor and of itself, so that one flipped bit is found. They hav
 separate key, since the library writes several keys in random order: saving twice gives the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ FORMAT_VERSION = 1
 _KEY = "tpugraphs"
 _DIGESTS = "_digests"  # entry of the JSON
 _DAMAGED = "the file is damaged or was changed: write it again"
+LATER = "the file is damaged, or was written by a later version of tpugraphs"
 _DTYPES = ("F32", "F64", "I64")
 
 
@@ -77,6 +77,17 @@ def fail(
 ) -> CheckpointError:
     """Make an error about one field of a file, to be raised."""
     return CheckpointError.of(field, expected, found, todo, file=os.fspath(path))
+
+
+@contextmanager
+def sound(path: _Path, field: str, expected: str, todo: str = LATER) -> Iterator[None]:
+    """Raise CheckpointError for `field` where the block refuses what it makes of the file."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError, KeyError) as error:
+        raise fail(path, field, expected, str(error)[:300], todo) from None
 
 
 def read(path: _Path, *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,7 +1,5 @@
 """Texts of files, read within a limit of memory: a few bytes of a compressed file can hold gigabytes."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Numbers with their nouns, for people."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions of tensors, made from `tpugraphs.kernels`: new ops and losses of the core are included."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

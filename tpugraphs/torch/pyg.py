@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tpugraphs.data import Graph, LayoutGraph, TileGraph
-from tpugraphs.data.arrays import Rows
+from tpugraphs.data import Graph, LayoutGraph, Rows, TileGraph
 from tpugraphs.data.schema import read_schema, write_schema
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
 
 _KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
@@ -86,8 +85,7 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
     flow from users to operands. ``data.edge_index.flip(0)`` reverses them.
     """
     data_class = _data_class()
-    if not isinstance(graph, Graph):
-        raise not_a_graph("to_pyg", graph)
+    check_graph("to_pyg", graph)
     if configs is not None:
         graph = graph.select(configs)
     tensors: dict[str, Any] = {}

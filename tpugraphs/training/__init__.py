@@ -6,12 +6,6 @@ from tpugraphs.training.callbacks import Callback, EarlyStopping, History, LiveC
 from tpugraphs.training.fit import CHECKPOINT, Fit
 
 __all__ = [
-    "CHECKPOINT",
-    "Callback",
-    "EarlyStopping",
-    "Fit",
-    "History",
-    "LiveCurve",
-    "learning_rate",
+    "CHECKPOINT", "Callback", "EarlyStopping", "Fit", "History", "LiveCurve", "learning_rate",
     "split_configs",
-]
+]  # fmt: skip

@@ -15,11 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
-from tpugraphs.system import markup, tables
-from tpugraphs.system.arguments import check_number, check_whole
-from tpugraphs.system.logs import log
-from tpugraphs.system.progress import notice
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_number, check_whole, counted, log, markup, notice, tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -465,12 +461,7 @@ class LiveCurve(Callback):
     """
 
     def __init__(
-        self,
-        every: int | None = None,
-        *,
-        ax: Axes | None = None,
-        name: str = "",
-        file: TextIO | None = None,
+        self, every: int | None = None, *, ax: Axes | None = None, name: str = "", file: TextIO | None = None
     ) -> None:
         if every is not None:
             check_whole("every", every, 1)

@@ -1,7 +1,5 @@
 """Several fits at the same time, in threads that take turns with them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -10,8 +8,7 @@ import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.errors import Error
-from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress
+from tpugraphs.system import Interrupts, Progress
 from tpugraphs.training.fit import Fit
 
 _POLL = 0.05  # seconds between looks at the workers

@@ -31,11 +31,8 @@ from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import plain
 from tpugraphs.recipes.declared import plain_value
 from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import files, tensorfile
+from tpugraphs.system import Interrupts, Progress, counted, files, tensorfile, wanted
 from tpugraphs.system.arguments import check_type, is_number
-from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress, wanted
-from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
 from tpugraphs.training.trainset import TrainingSet, digest

@@ -14,16 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.data import arrays
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.splits import split_configs
+from tpugraphs.data import Graph, arrays, split_configs
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
-from tpugraphs.system.arguments import check_share
-from tpugraphs.system.logs import log
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_share, counted, log
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network

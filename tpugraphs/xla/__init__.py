@@ -22,13 +22,5 @@ from tpugraphs.xla.programs import graph, kernels
 from tpugraphs.xla.spaces import compiler_options
 
 __all__ = [
-    "SPACES",
-    "build",
-    "candidates",
-    "collect",
-    "compiler_options",
-    "data_sheet",
-    "graph",
-    "kernels",
-    "zoo",
-]
+    "SPACES", "build", "candidates", "collect", "compiler_options", "data_sheet", "graph", "kernels", "zoo",
+]  # fmt: skip

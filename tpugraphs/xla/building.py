@@ -15,10 +15,7 @@ from tpugraphs.data.collections import graph_files, load
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES, SPLITS
-from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_choice
-from tpugraphs.system.files import absolute, atomic_write
-from tpugraphs.system.words import counted
+from tpugraphs.system import absolute, check_choice, counted, tables, write_whole
 from tpugraphs.xla.collecting import CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
@@ -91,8 +88,7 @@ def build(
         if report is not None:
             report(program, found)
     sheet = data_sheet(folder)
-    with atomic_write(folder / SHEET) as file:
-        file.write(sheet.encode())
+    write_whole(folder / SHEET, sheet)
     return folder
 
 

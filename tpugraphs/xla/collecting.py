@@ -24,18 +24,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 import tpugraphs
 from tpugraphs import metrics
-from tpugraphs.data.collections import load
-from tpugraphs.data.graph import Graph
+from tpugraphs.data import Graph, load
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES
+from tpugraphs.system import Interrupts, Progress, absolute, counted, locked, log, parsed
 from tpugraphs.system.arguments import check_choice, check_number, check_whole
-from tpugraphs.system.files import absolute, locked
-from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.journal import append_lines, read_lines
-from tpugraphs.system.logs import log
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.texts import parsed
-from tpugraphs.system.words import counted
 from tpugraphs.xla.process import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import Candidate, Space

@@ -7,8 +7,6 @@ Programs and arrays are passed as files in a folder, never as pickles: programs 
 does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -10,8 +10,7 @@ import jax
 import jax.export
 import numpy as np
 
-from tpugraphs.data import hlo
-from tpugraphs.data.published import LayoutGraph
+from tpugraphs.data import LayoutGraph, hlo
 from tpugraphs.errors import ConfigError
 from tpugraphs.xla.process import Child
 

@@ -10,8 +10,6 @@ An *order* lists dimensions from major to minor, as ``jax.experimental.layout.La
 Published layout digits run from minor to major: `digits` and `order_of` convert.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence

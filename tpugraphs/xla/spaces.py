@@ -20,11 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data import hlo
+from tpugraphs.data import Column, Graph, LayoutGraph, hlo
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES
-from tpugraphs.data.columns import Column
-from tpugraphs.data.graph import Graph
-from tpugraphs.data.published import LayoutGraph
 from tpugraphs.data.schema import LAYOUT, Schema, opcode_name
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.names import SpaceRow

@@ -15,8 +15,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
 from tpugraphs.cli.layertime import shared
-from tpugraphs.system import tables
-from tpugraphs.system.words import counted, few
+from tpugraphs.system import counted, few, tables
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable, LayerTimeModel

@@ -17,9 +17,7 @@ from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.arguments import check_choice
-from tpugraphs.system.files import absolute
-from tpugraphs.system.words import counted
+from tpugraphs.system import absolute, check_choice, counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable

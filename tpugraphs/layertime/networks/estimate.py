@@ -16,9 +16,7 @@ from tpugraphs.layertime.devices import Device, get_device
 from tpugraphs.layertime.kinds import OPTIMIZERS, Floats
 from tpugraphs.layertime.networks.layer import Layer, in_kinds, table_of
 from tpugraphs.layertime.table import LayerTable
-from tpugraphs.system import tables
-from tpugraphs.system.arguments import check_choice, check_number, check_share, check_whole
-from tpugraphs.system.words import counted, few
+from tpugraphs.system import check_choice, check_number, check_share, check_whole, counted, few, tables
 
 _SHOWN = 10  # layers in the text of an estimate
 _SGD_PASSES = 3  # SGD reads weights and gradients, and writes weights

@@ -11,8 +11,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.table import LayerTable, read_table
-from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_whole, counted
 
 _SET_LATER = ("batch", "B", "M", "optimizer")
 _ANY_DEVICE = next(iter(DEVICES.values()))

@@ -6,7 +6,6 @@ Justus, Brennan, Bonner and McGough, Predicting the Computational Cost of Deep L
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import sys
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.networks.layer import Builder, Layer, LayerList, Shape, places_of, window
 from tpugraphs.layertime.networks.torch_modules import is_module, layers_of_torch
+from tpugraphs.system import file_name, name_of, optional, parsed, read_whole
 from tpugraphs.system.arguments import is_number
-from tpugraphs.system.files import file_name, name_of
-from tpugraphs.system.texts import parsed, read_whole
 
 if TYPE_CHECKING:
     import onnx
@@ -237,13 +235,8 @@ def layers_of_onnx(
     DataError
         Not such a file; a size is open, or a shape unknown; the message names it.
     """
-    try:
-        onnx = importlib.import_module("onnx")
-        inference = importlib.import_module("onnx.shape_inference")
-    except ImportError:
-        raise ConfigError(
-            "layers of an ONNX model need onnx, which is missing: pip install tpugraphs[onnx]"
-        ) from None
+    missing = "layers of an ONNX model need onnx, which is missing: pip install tpugraphs[onnx]"
+    onnx, inference = (optional(name, missing) for name in ("onnx", "onnx.shape_inference"))
     where, model = "model", source
     if isinstance(source, (str, os.PathLike)):
         where = file_name(source)
