@@ -379,7 +379,6 @@ THIN = {
     "search": 211,
 }  # fmt: skip
 THIN_IN_ALL = 22362
-THIN_IN_ALL = 21620
 
 
 def code_lines(path):
