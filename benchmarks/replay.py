@@ -1,10 +1,10 @@
-"""The yardstick of tuners: exhaustively measured spaces that are replayed, and the score P of Willemsen et al.
+"""The yardstick of tuners: exhaustively measured spaces that are replayed, and score P of Willemsen et al.
 
-A tuner asks for configs of a measured space and is told what is in its table, so no device is needed. Score P
-(doi 10.1016/j.future.2024.05.021) is ``(baseline - F) / (baseline - optimum)``, where F is the mean of the best
-found so far over repeats and the baseline is what random search without replacement is expected to have found
-after as many evaluations. P is averaged over the evaluations of a window: from where the baseline has come 1 %
-of the way from the median to the optimum, to where it has come 95 %. 0 = as random search, 1 = optimum at once.
+A tuner asks for configs of a measured space and is told what is in its table, so no device is needed. Score
+P (doi 10.1016/j.future.2024.05.021) is ``(baseline - F) / (baseline - optimum)``: F is the mean over repeats
+of the best found so far, the baseline what random search without replacement is expected to have found after
+as many evaluations. P is averaged over the evaluations of a window: from where the baseline has come 1 % of
+the way from the median to the optimum, to where it has come 95 %. 0 = as random search, 1 = optimum at once.
 
 Here on the axis of evaluations. A config that failed costs one evaluation and has no runtime. Before anything
 ran, the best found so far counts as the worst of the space, which is the baseline after 0 evaluations, too.
@@ -36,7 +36,7 @@ Rows = NDArray[np.int64]
 
 
 class Asked(Protocol):
-    """What a tuner must have to be replayed; an empty list from `ask` says that it has nothing left to ask."""
+    """What a tuner must have to be replayed; it has nothing left to ask when `ask` returns an empty list."""
 
     def ask(self, n: int) -> list[dict[str, Any]]: ...
 
@@ -45,7 +45,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A space of which every config was measured: ``runtimes`` (N,) in ms, nan = failed, with its ``status``."""
+    """A space of which every config was measured: ``runtimes`` (N,) in ms, nan = failed."""
 
     kernel: str
     device: str
