@@ -222,15 +222,19 @@ class Replayed:
 
 
 def replay(
-    make: Callable[[], Asked], space: Measured, evaluations: int | None = None, batch: int = 1
+    make: Callable[[], Asked],
+    space: Measured,
+    evaluations: int | None = None,
+    batch: int = 1,
+    limit: float = math.inf,
 ) -> Replayed:
-    """Let a tuner ask until the window ends; what it has asked before counts once and is told again."""
+    """Let a tuner ask until the window ends or it took `limit` seconds; what it asks again counts once."""
     length = space.window[1] if evaluations is None else evaluations
     order, seen, own, idle = list[int](), set[int](), 0.0, 0
     began = time.perf_counter()
     tuner = make()
     own += time.perf_counter() - began
-    while len(order) < length and idle < 100:
+    while len(order) < length and idle < 100 and own < limit:
         began = time.perf_counter()
         configs = tuner.ask(min(batch, length - len(order)))
         own += time.perf_counter() - began
@@ -245,3 +249,45 @@ def replay(
         tuner.tell(configs, [float(space.runtimes[r]) for r in rows], [space.status[r] for r in rows])
         own += time.perf_counter() - began
     return Replayed(order, own)
+
+
+class Runs:
+    """Repeats of a tuner on a space, in one npz file: what is written stays when more are added."""
+
+    def __init__(self, evaluations: int) -> None:
+        self.orders = np.empty((0, evaluations), np.int32)  # -1 after the last
+        self.own = np.empty(0)  # seconds of each
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    @property
+    def lengths(self) -> Rows:
+        return np.sum(self.orders >= 0, axis=1)
+
+    def add(self, replayed: Replayed) -> None:
+        line = np.full((1, self.orders.shape[1]), -1, np.int32)
+        line[0, : len(replayed.order)] = replayed.order
+        self.orders = np.concatenate([self.orders, line])
+        self.own = np.append(self.own, replayed.own)
+
+    def curves(self, space: Measured) -> Floats:
+        """Best found (R, 1 + evaluations)."""
+        return np.array([curve(line[line >= 0], space) for line in self.orders])
+
+    @classmethod
+    def read(cls, path: Path) -> Runs:
+        with np.load(path) as file:
+            made = cls(file["orders"].shape[1])
+            made.orders, made.own = file["orders"], file["own"]
+        return made
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".part.npz")
+        np.savez_compressed(beside, orders=self.orders, own=self.own)
+        beside.replace(path)
+
+
+def runs_path(folder: Path, tuner: str, space: Measured) -> Path:
+    return folder / f"{tuner}-{space.kernel}-{space.device}.npz"
