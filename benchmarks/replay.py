@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 KERNELS, DEVICES = ("convolution", "dedispersion"), ("A100", "A4000", "A6000", "W6600")
 CUTOFFS = (0.01, 0.95)
 WITHIN = 1.05  # of the optimum: what "close to the optimum" means
+LEAST = 100  # evaluations of a replay
 PARTS = ("compilation", "compilation_time", "framework", "search_algorithm", "validation")  # of an evaluation
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -70,6 +71,11 @@ class Measured:
     @cached_property
     def window(self) -> tuple[int, int]:
         return window(self.runtimes)
+
+    @cached_property
+    def evaluations(self) -> int:
+        """Evaluations of a replay: the window, and half of what random search needs to come within 5 %."""
+        return max(self.window[1], LEAST, -(-random_until_close(self) // 2))
 
     @cached_property
     def codes(self) -> NDArray[np.int32]:
@@ -161,11 +167,11 @@ def _until(runtimes: Floats, cutoff: float) -> int:
 
 
 def curve(order: Sequence[int] | Rows, space: Measured, evaluations: int | None = None) -> Floats:
-    """Best runtime found after 0, 1, 2, ... evaluations of these rows, as long as the window unless given.
+    """Best runtime found after 0, 1, 2, ... evaluations of these rows, as long as a replay unless given.
 
     After a tuner has nothing left to ask, its best stands.
     """
-    length = space.window[1] if evaluations is None else evaluations
+    length = space.evaluations if evaluations is None else evaluations
     told = space.runtimes[np.asarray(order[:length], np.int64)]
     padded = np.full(length + 1, space.worst)
     padded[1 : len(told) + 1] = np.where(np.isnan(told), space.worst, told)
@@ -182,6 +188,28 @@ def score_p(curves: Any, space: Measured) -> Floats:
     start, end = space.window
     base = baseline(space.runtimes, np.arange(start, end + 1))
     return np.mean((base - found[:, start : end + 1]) / (base - space.optimum), axis=1)
+
+
+def score_p_time(orders: NDArray[np.int32], own: Floats, space: Measured, points: int = 10_000) -> Floats:
+    """Return score P of each repeat on the axis of time: what evaluating and the tuner itself took.
+
+    The window is that of the evaluations times the median time of one. The baseline evaluates as many
+    configs as fit by their mean time, and takes no time itself. Own time is spread evenly over a repeat's evaluations.
+    """
+    start, end = np.array(space.window) * np.median(space.seconds)
+    times = np.linspace(start, end, points)
+    ran = ~np.isnan(space.runtimes)
+    each = np.mean(space.seconds[ran])
+    if not ran.all():  # the authors' mean
+        each += np.mean(~ran) * np.mean(space.seconds[~ran])
+    base = baseline(space.runtimes, np.maximum(1, np.rint(times / each)))
+    scores = []
+    for line, seconds in zip(orders, own, strict=True):
+        order = line[line >= 0]
+        ended = np.cumsum(space.seconds[order] + seconds / max(1, len(order)))
+        found = curve(order, space, len(order))[np.searchsorted(ended, times, side="right")]
+        scores.append(np.mean((base - found) / (base - space.optimum)))
+    return np.array(scores)
 
 
 def until_close(order: Sequence[int] | Rows, space: Measured) -> float:
@@ -228,8 +256,8 @@ def replay(
     batch: int = 1,
     limit: float = math.inf,
 ) -> Replayed:
-    """Let a tuner ask until the window ends or it took `limit` seconds; what it asks again counts once."""
-    length = space.window[1] if evaluations is None else evaluations
+    """Let a tuner ask until the replay ends or it took `limit` seconds; what it asks again counts once."""
+    length = space.evaluations if evaluations is None else evaluations
     order, seen, own, idle = list[int](), set[int](), 0.0, 0
     began = time.perf_counter()
     tuner = make()

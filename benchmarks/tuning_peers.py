@@ -1,8 +1,9 @@
-"""Tuners that are replayed beside ours, each as its authors ship it or, for the surrogate, in its plainest form.
+"""Tuners that are replayed beside ours, as their authors ship them; a surrogate in its plainest form.
 
-A tuner is a function of a space, the spaces of the same kernel on other devices, a seed, the evaluations to make
-and the seconds it may take, that returns what it evaluated. Packages are imported where they are used, so that
-each can run in a Python of its own: ``python -m benchmarks.tuning_peers TUNER KERNEL DEVICE --folder DIR``.
+A tuner is a function of a space, the spaces of the same kernel on other devices, a seed, the evaluations to
+make and the seconds it may take, that returns what it evaluated. Packages are imported where they are used,
+so that each can run in a Python of its own: ``python -m benchmarks.tuning_peers TUNER KERNEL DEVICE
+--folder DIR``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ import numpy as np
 from . import replay
 from .replay import Floats, Measured, Replayed, Rows
 
-START, BATCH, TREES, BOUND = 15, 5, 60, 0.5  # of the surrogate: first configs, asked at a time, trees, deviations
+START, BATCH, TREES, BOUND = (
+    15,
+    5,
+    60,
+    0.5,
+)  # of the surrogate: first configs, asked at a time, trees, deviations
 IDLE = 2000  # suggestions in a row that are no evaluation: a tuner has nothing left to ask
 
 
@@ -41,7 +47,7 @@ class Task:
 
 
 class Over(Exception):
-    """The evaluations or the seconds of a task are used up, or nothing new is asked."""
+    """The seconds of a task are used up."""
 
 
 class Table:
@@ -89,7 +95,7 @@ def random_search(task: Task) -> Replayed:
 
 
 def mean_order(space: Measured, others: Sequence[Measured]) -> Floats:
-    """Mean rank (N,) of each config among those that ran on the other devices, between 0 and 1; 1 = ran nowhere."""
+    """Mean rank (N,) of configs among those that ran on the other devices, 0 to 1; 1 = ran nowhere."""
     ranks = np.full((len(others), len(space.runtimes)), np.nan)
     for line, other in zip(ranks, others, strict=True):
         here = np.array([other.row(config) for config in space.configs])
@@ -184,11 +190,13 @@ class _Runner:
                 continue
             config = dict(zip(self.names, values, strict=True))
             before = len(self.table.order)
-            runtime = self.table.measure(self.table.space.rows.get(tuple(config[n] for n in self.table.space.values)))
+            runtime = self.table.measure(
+                self.table.space.rows.get(tuple(config[n] for n in self.table.space.values))
+            )
             options.budget.add_evaluations(len(self.table.order) - before)
             found.append(config | ({"time": runtime} if runtime == runtime else {"__error__": self.failed}))
         self.table.looked += time.perf_counter() - began
-        if self.table.own > self.table.task.limit or self.table.idle >= IDLE:
+        if self.table.own > self.table.task.limit:  # their own budgets end them otherwise
             raise Over
         return found
 
@@ -203,10 +211,10 @@ def _kernel_tuner(strategy: str) -> Callable[[Task], Replayed]:
         np.random.seed(task.seed)
         table = Table(task)
         options = Options(
-            strategy_options=Options(max_fevals=task.evaluations),
-            objective=["time"], objective_higher_is_better=[False], verbose=False, max_fevals=task.evaluations,
-            budget=util.TuningBudget(None, task.evaluations), restrictions=searchspace._modified_restrictions,
-            tune_params=searchspace.tune_params, cache={}, metrics=None,
+            strategy_options=Options(max_fevals=task.evaluations), max_fevals=task.evaluations, cache={},
+            objective=["time"], objective_higher_is_better=[False], verbose=False, metrics=None,
+            budget=util.TuningBudget(None, task.evaluations), tune_params=searchspace.tune_params,
+            restrictions=searchspace._modified_restrictions,
         )  # fmt: skip
         runner = _Runner(table, list(searchspace.tune_params), util.RuntimeFailedConfig())
         try:
@@ -253,7 +261,7 @@ def tpe(task: Task) -> Replayed:
 
 
 def smac(task: Task) -> Replayed:
-    """SMAC3's facade for hyperparameters, by the places of values; what is infeasible or failed has crashed."""
+    """SMAC3 with a random forest, by the places of values; what is infeasible or failed has crashed."""
     import logging
     import tempfile
 
@@ -289,16 +297,18 @@ def _ours(task: Task, with_records: bool) -> Replayed:
     import tpugraphs as tg
 
     records = [
-        tg.records.Record(
-            config, () if t != t else (t,), status, problem=other.kernel, device=other.device
-        )
+        tg.records.Record(config, () if t != t else (t,), status, problem=other.kernel, device=other.device)
         for other in (task.others if with_records else ())
         for config, t, status in zip(other.configs, other.runtimes.tolist(), other.status, strict=True)
     ]
     space = tg.Space.from_table(task.space.configs)
     return replay.replay(
         lambda: tg.Tuner(
-            space, records=records or None, seed=task.seed, problem=task.space.kernel, device=task.space.device
+            space,
+            records=records or None,
+            seed=task.seed,
+            problem=task.space.kernel,
+            device=task.space.device,
         ),
         task.space,
         task.evaluations,
@@ -337,7 +347,9 @@ TUNERS: dict[str, Tuner] = {
     ),
     "extra_trees": Tuner("extra trees (scikit-learn)", extra_trees, ("sklearn",)),
     "tpe": Tuner("Optuna TPE", tpe, ("optuna",), limit=60.0),
-    "hybrid_vndx": Tuner("Kernel Tuner hybrid_vndx", _kernel_tuner("hybrid_vndx"), ("kernel_tuner",), limit=60.0),
+    "hybrid_vndx": Tuner(
+        "Kernel Tuner hybrid_vndx", _kernel_tuner("hybrid_vndx"), ("kernel_tuner",), limit=60.0
+    ),
     "adaptive_tabu_greywolf": Tuner(
         "Kernel Tuner adaptive_tabu_greywolf", _kernel_tuner("adaptive_tabu_greywolf"), ("kernel_tuner",)
     ),
@@ -356,9 +368,9 @@ def lacking(name: str) -> str | None:
 def run(name: str, space: Measured, others: list[Measured], seeds: int, limit: float, folder: Path) -> None:
     """Add the seeds that a file of runs does not have yet."""
     path = replay.runs_path(folder, name, space)
-    runs = replay.Runs.read(path) if path.exists() else replay.Runs(space.window[1])
+    runs = replay.Runs.read(path) if path.exists() else replay.Runs(space.evaluations)
     for seed in range(len(runs), seeds):
-        runs.add(TUNERS[name].run(Task(space, others, seed, space.window[1], limit)))
+        runs.add(TUNERS[name].run(Task(space, others, seed, space.evaluations, limit)))
         runs.write(path)
 
 
