@@ -193,8 +193,8 @@ def score_p(curves: Any, space: Measured) -> Floats:
 def score_p_time(orders: NDArray[np.int32], own: Floats, space: Measured, points: int = 10_000) -> Floats:
     """Return score P of each repeat on the axis of time: what evaluating and the tuner itself took.
 
-    The window is that of the evaluations times the median time of one. The baseline evaluates as many
-    configs as fit by their mean time, and takes no time itself. Own time is spread evenly over a repeat's evaluations.
+    The window is that of the evaluations times the median time of one. The baseline evaluates as many configs
+    as fit by their mean time, and takes no time itself. Own time is spread evenly over the evaluations.
     """
     start, end = np.array(space.window) * np.median(space.seconds)
     times = np.linspace(start, end, points)

@@ -338,7 +338,7 @@ def markdown(found: Record, pictures: Sequence[str]) -> str:
         *_of_spaces(page.spaces),
         *(["## Goals", *goals] if (goals := page.goals()) else []),
         "## Score P from scratch", *page.scores(False, "scores"), *shown("scratch"), "",
-        "## Score P with records of the three other GPUs", *page.scores(True, "scores"), *shown("records"), "",
+        "## Score P with records of the other GPUs", *page.scores(True, "scores"), *shown("records"), "",
         "## Score P over time", "", "From scratch:", *page.scores(False, "time_scores"),
         "With records of the other GPUs:", *page.scores(True, "time_scores"),
         "## Evaluations until within 5 % of the optimum", *page.close(),
