@@ -243,7 +243,7 @@ def interval(scores: Floats, draws: int = 2000, level: float = 0.95) -> tuple[fl
 
 @dataclass(frozen=True)
 class Replayed:
-    """The rows that a tuner evaluated, in order, and the seconds that it took itself."""
+    """The rows that a tuner evaluated, in order, and the processor seconds that it took itself."""
 
     order: list[int]
     own: float
@@ -259,13 +259,13 @@ def replay(
     """Let a tuner ask until the replay ends or it took `limit` seconds; what it asks again counts once."""
     length = space.evaluations if evaluations is None else evaluations
     order, seen, own, idle = list[int](), set[int](), 0.0, 0
-    began = time.perf_counter()
+    began = time.process_time()
     tuner = make()
-    own += time.perf_counter() - began
+    own += time.process_time() - began
     while len(order) < length and idle < 100 and own < limit:
-        began = time.perf_counter()
+        began = time.process_time()
         configs = tuner.ask(min(batch, length - len(order)))
-        own += time.perf_counter() - began
+        own += time.process_time() - began
         if not configs:
             break
         rows = [space.row(config) for config in configs]
@@ -273,9 +273,9 @@ def replay(
         idle = 0 if fresh else idle + 1
         order += fresh
         seen.update(fresh)
-        began = time.perf_counter()
+        began = time.process_time()
         tuner.tell(configs, [float(space.runtimes[r]) for r in rows], [space.status[r] for r in rows])
-        own += time.perf_counter() - began
+        own += time.process_time() - began
     return Replayed(order, own)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+import tpugraphs as tg
+
 from . import machine, replay, tuning_figures
 from .process import ROOT
 from .replay import Measured, Runs
@@ -27,6 +30,7 @@ from .tuning_peers import TUNERS
 
 MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 PACKAGES = ("tpugraphs", "numpy", "kernel-tuner", "optuna", "smac", "scikit-learn")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "TPUGRAPHS")}
 OURS, OURS_OTHERS = "ours", "ours_others"
 ASKED_MS, ENOUGH, FEW = 20.0, 30, 50  # goals: ms per config, random's evaluations that halve, a small budget
 Record = dict[str, Any]
@@ -48,7 +52,8 @@ rank, not the expected runtime: random search itself does not have exactly 0, an
 W6600's window of 8 evaluations. Intervals are 95 %, by bootstrap over the repeats.
 
 **Time axis.** The same score over time, as the methodology has it: an evaluation takes what compiling and
-running took when the space was measured, plus the tuner's own time on the machine named above.
+running took when the space was measured, plus the tuner's own time on the machine named above. Own time is
+processor time, with one thread.
 
 **Peers** run with their defaults: Kernel Tuner's strategies on its own search space, built from the
 published restrictions and driven in its simulation manner. Optuna and SMAC3 know values by their places in
@@ -356,6 +361,13 @@ def python_of(name: str, args: argparse.Namespace) -> str:
     return sys.executable if "tpugraphs" in TUNERS[name].needs else args.peers_python
 
 
+def environment(name: str) -> dict[str, str]:
+    """Where the child finds these benchmarks and the tpugraphs that runs here; one thread for all."""
+    ours = [str(Path(tg.__file__).resolve().parents[1])] if "tpugraphs" in TUNERS[name].needs else []
+    path = os.pathsep.join([*ours, str(ROOT)])
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
 def measure(args: argparse.Namespace, spaces: Sequence[Measured]) -> list[str]:
     """Run every tuner on every space; the titles of those that are not installed."""
     left_out = []
@@ -374,7 +386,7 @@ def measure(args: argparse.Namespace, spaces: Sequence[Measured]) -> list[str]:
             for option in ("seeds", "limit"):
                 if (value := getattr(args, option)) is not None:
                     command += [f"--{option}", str(value)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, env=environment(name), capture_output=True, text=True, check=False)
             if done.returncode == 3:
                 print(f"{TUNERS[name].title}: left out, {done.stderr.strip()}", file=sys.stderr, flush=True)
                 left_out.append(TUNERS[name].title)

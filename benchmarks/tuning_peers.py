@@ -59,7 +59,7 @@ class Table:
         self.seen: set[int] = set()
         self.idle = 0
         self.looked = 0.0
-        self.began = time.perf_counter()
+        self.began = time.process_time()
 
     def measure(self, row: int | None) -> float:
         """Return the runtime, nan for a failure; None is a config that isn't in the space: no evaluation."""
@@ -78,7 +78,7 @@ class Table:
 
     @property
     def own(self) -> float:
-        return time.perf_counter() - self.began - self.looked
+        return time.process_time() - self.began - self.looked
 
     def done(self) -> Replayed:
         return Replayed(self.order[: self.task.evaluations], self.own)
@@ -89,9 +89,9 @@ class Table:
 
 def random_search(task: Task) -> Replayed:
     """Random search without replacement."""
-    began = time.perf_counter()
+    began = time.process_time()
     order = np.random.default_rng(task.seed).permutation(len(task.space.runtimes))[: task.evaluations]
-    return Replayed(order.tolist(), time.perf_counter() - began)
+    return Replayed(order.tolist(), time.process_time() - began)
 
 
 def mean_order(space: Measured, others: Sequence[Measured]) -> Floats:
@@ -109,9 +109,9 @@ def mean_order(space: Measured, others: Sequence[Measured]) -> Floats:
 
 def others_order(task: Task) -> Replayed:
     """Configs in their mean order on the other devices: no search, the same for every seed."""
-    began = time.perf_counter()
+    began = time.process_time()
     order = np.argsort(mean_order(task.space, task.others), kind="stable")[: task.evaluations]
-    return Replayed(order.tolist(), time.perf_counter() - began)
+    return Replayed(order.tolist(), time.process_time() - began)
 
 
 # ---- a plain surrogate ----------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class _Runner:
         pass
 
     def run(self, configs: list[Any], options: Any) -> list[dict[str, Any] | None]:
-        began, found = time.perf_counter(), list[dict[str, Any] | None]()
+        began, found = time.process_time(), list[dict[str, Any] | None]()
         for values in configs:
             if options.budget.is_done():
                 found.append(None)
@@ -195,7 +195,7 @@ class _Runner:
             )
             options.budget.add_evaluations(len(self.table.order) - before)
             found.append(config | ({"time": runtime} if runtime == runtime else {"__error__": self.failed}))
-        self.table.looked += time.perf_counter() - began
+        self.table.looked += time.process_time() - began
         if self.table.own > self.table.task.limit:  # their own budgets end them otherwise
             raise Over
         return found

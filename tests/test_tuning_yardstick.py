@@ -1,6 +1,8 @@
 """The yardstick of tuners: windows, baseline and score P of replayed spaces, by hand and as its authors compute them."""
 
+import gzip
 import importlib.util
+import json
 import math
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
 from benchmarks import replay as yardstick  # noqa: E402
+from benchmarks import tuning, tuning_peers  # noqa: E402
 
 # Published for the same tables: evaluations at the end of the window.
 WINDOWS = {
@@ -127,6 +130,158 @@ def test_replay_ends_after_its_evaluations(batch):
     assert space.window[1] <= space.evaluations < 1000
 
 
+def test_runs_are_kept_and_added_to(tmp_path):
+    space = made()
+    path = yardstick.runs_path(tmp_path, "listed", space)
+    runs = yardstick.Runs(space.evaluations)
+    runs.add(yardstick.Replayed([3, 1, 2], 0.5))
+    runs.write(path)
+    runs = yardstick.Runs.read(path)
+    runs.add(yardstick.Replayed(list(range(space.evaluations)), 1.5))
+    assert len(runs) == 2 and runs.lengths.tolist() == [3, space.evaluations]
+    assert runs.own.tolist() == [0.5, 1.5]
+    assert runs.curves(space)[0].tolist() == yardstick.curve([3, 1, 2], space).tolist()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_time_axis_counts_evaluating_and_the_tuner_itself():
+    space = made(failed=0)
+    optimum = [int(np.argmin(space.runtimes))]
+    order = np.array([optimum + [0] * 9], np.int32)
+    assert yardstick.score_p_time(order, np.array([0.0]), space) == pytest.approx([1.0])
+    late = yardstick.score_p_time(order, np.array([1e9]), space)  # found after the window
+    assert late < -1
+    order = np.random.default_rng(0).permutation(1000)[: space.evaluations]
+    own = 0.25 * space.evaluations  # a quarter of a second each, where evaluating takes one
+    start, end = space.window
+    times = [start + (end - start) * i / 99 for i in range(100)]
+    base = [yardstick.baseline(space.runtimes, [max(1, round(t))])[0] for t in times]
+    found = [min(space.runtimes[order[: int(t / 1.25)]], default=space.worst) for t in times]
+    expected = np.mean([(b - f) / (b - space.optimum) for b, f in zip(base, found, strict=True)])
+    made_of = yardstick.score_p_time(order[None].astype(np.int32), np.array([own]), space, points=100)
+    assert made_of == pytest.approx([expected], rel=1e-9)
+
+
+# ---- the peers ------------------------------------------------------------------------------------------
+
+
+def task(space, seed=0, others=(), evaluations=40):
+    return tuning_peers.Task(space, list(others), seed, evaluations, 60.0)
+
+
+def test_mean_order_leaves_failures_out():
+    space = made(4, 0)
+    first = yardstick.Measured(
+        "", "a", space.configs, np.array([1.0, 2.0, 3.0, math.nan]), [], np.ones(4), space.values
+    )
+    second = yardstick.Measured(
+        "", "b", space.configs, np.array([3.0, 1.0, math.nan, math.nan]), [], np.ones(4), space.values
+    )
+    assert tuning_peers.mean_order(space, [first, second]) == pytest.approx(
+        [(0 + 1 / 2) / 2, (1 / 3 + 0) / 2, 2 / 3, 1]
+    )
+    assert tuning_peers.others_order(task(space, others=[first, second])).order == [1, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in tuning_peers.TUNERS.items() if "kernel_tuner" not in one.needs]
+)
+def test_a_tuner_asks_for_each_config_once_and_repeats_itself(name):
+    if "tpugraphs" in tuning_peers.TUNERS[name].needs:
+        pytest.importorskip("tpugraphs.tuning.tuner", reason="no tuner yet")
+    for need in tuning_peers.TUNERS[name].needs:
+        pytest.importorskip(need)
+    space = made(120, 12)
+    runs = [tuning_peers.TUNERS[name].run(task(space, 1, [made(120, 12, 1)])) for _ in range(2)]
+    assert runs[0].order == runs[1].order
+    assert len(set(runs[0].order)) == len(runs[0].order) == 40
+    assert all(0 <= row < 120 for row in runs[0].order)
+    assert runs[0].own > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["extra_trees", "tpe", "genetic_algorithm", "adaptive_tabu_greywolf", "hybrid_vndx"]
+)
+def test_peers_find_more_than_nothing_on_a_measured_space(spaces, name):
+    for need in tuning_peers.TUNERS[name].needs:
+        pytest.importorskip(need)
+    space = spaces[1]
+    replayed = tuning_peers.TUNERS[name].run(task(space, evaluations=60))
+    assert 30 <= len(set(replayed.order)) == len(replayed.order) <= 60
+    assert np.nanmin(space.runtimes[replayed.order]) < np.nanmedian(space.runtimes)
+
+
+# ---- the page -------------------------------------------------------------------------------------------
+
+
+def measurements(folder):
+    """Files as those of the two kernels, of a few configs; every seventh failed."""
+    for kernel in yardstick.KERNELS:
+        for number, device in enumerate(yardstick.DEVICES):
+            results = [
+                {
+                    "configuration": {"x": 2 ** (i % 9), "y": 1 + i // 9, "same": 1},
+                    "times": {"compilation": 5.0, "framework": 1.0}
+                    | ({"runtimes": [1.0, 2.0]} if i % 7 else {}),
+                    "measurements": [{"name": "time", "value": 1 + abs(i % 9 - 4) + number / 9 + i / 1e3}],
+                    "invalidity": "correct" if i % 7 else "runtime",
+                }
+                for i in range(300)
+            ]
+            with gzip.open(yardstick.path_of(kernel, device, folder), "wt") as file:
+                json.dump({"results": results}, file)
+
+
+def test_page_of_a_quick_run(tmp_path, monkeypatch):
+    measurements(tmp_path)
+    arguments = ["tuning", "--quick", "--only", "random", "others_order", "--data", tmp_path, "--out", tmp_path / "out",
+                 "--runs", tmp_path / "runs"]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", [*map(str, arguments)])
+    assert tuning.main() == 0
+    found = json.loads((tmp_path / "out" / "tuning.json").read_text())
+    assert [one["tuner"] for one in found["records"]] == ["random", "others_order"]
+    text = (tmp_path / "out" / "tuning.md").read_text()
+    assert "| mean order, no model |" in text and "### convolution W6600" in text
+    assert text.count("![") == 2
+    assert all(
+        (tmp_path / "out" / f"tuning-{kind}.png").read_bytes().startswith(b"\x89PNG")
+        for kind in ("scratch", "records")
+    )
+    monkeypatch.setattr(sys, "argv", [*map(str, arguments), "--page"])
+    monkeypatch.setattr(tuning, "measure", None)  # nothing runs
+    assert tuning.main() == 0
+
+
+def record(tuner, space, score, at_fifty=1.1, until=5, ms=1.0):
+    return {"tuner": tuner, "space": space, "scores": [score] * 3, "time_scores": [score] * 3, "until": [until] * 3,
+            "ms": [ms] * 3, "at": [1, 50], "mean": [2.0, at_fifty], "lengths": [100] * 3}  # fmt: skip
+
+
+def test_goals_are_judged():
+    spaces = [{"space": "a", "random": 100}, {"space": "b", "random": 20}]
+    reached = [
+        record("ours", "a", 0.7),
+        record("ours", "b", 0.5),
+        record("tpe", "a", 0.9, 1.2),
+        record("tpe", "b", 0.2),
+    ]
+    goals = tuning.Page({"spaces": spaces, "records": reached}).goals()
+    assert sum("| yes |" in line for line in goals) == 5 and not any("**no**" in line for line in goals)
+    missed = [record("ours", "a", 0.7, 1.3, 51), record("ours", "b", 0.3, ms=21.0), *reached[2:]]
+    goals = "\n".join(tuning.Page({"spaces": spaces, "records": missed}).goals())
+    assert goals.count("**no**") == 5
+    assert "behind: a 1.300, Optuna TPE 1.200" in goals and "missed: a" in goals and "21.0 ms" in goals
+    others = [record("ours_others", "a", 0.95), record("ours_others", "b", 0.5)]
+    goals = "\n".join(tuning.Page({"spaces": spaces, "records": others}).goals())
+    assert "0.72" in goals and "least 0.50" in goals and goals.count("**no**") == 2
+
+
+def test_without_data_nothing_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tuning", "--data", str(tmp_path)])
+    assert tuning.main() == 0
+    assert "skipped: no kernel_tuner_convolution_A100_T4.json.gz in" in capsys.readouterr().err
+
+
 # ---- the measured spaces --------------------------------------------------------------------------------
 
 
@@ -161,8 +316,6 @@ def test_codes_and_rows_are_those_of_the_configs(spaces):
     importlib.util.find_spec("autotuning_methodology") is None, reason="no autotuning_methodology here"
 )
 def test_yardstick_agrees_with_its_authors(spaces, tmp_path):
-    import gzip
-
     from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
     from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
 
