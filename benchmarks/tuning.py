@@ -49,7 +49,8 @@ F is the mean over repeats of the best so far and the baseline what random searc
 expected to have found. 0 is random search, 1 the optimum at once. The baseline and the windows agree with
 those of `autotuning_methodology` 1.1.0, which a test compares. The baseline is the runtime of the expected
 rank, not the expected runtime: random search itself does not have exactly 0, and about -1 in convolution
-W6600's window of 8 evaluations. Intervals are 95 %, by bootstrap over the repeats.
+W6600's window of 8 evaluations. Intervals are 95 %, by bootstrap over the repeats, of which that space gets
+four times as many.
 
 **Time axis.** The same score over time, as the methodology has it: an evaluation takes what compiling and
 running took when the space was measured, plus the tuner's own time on the machine named above. Own time is

@@ -26,6 +26,7 @@ import numpy as np
 from . import replay
 from .replay import Floats, Measured, Replayed, Rows
 
+SHORT, MORE = 30, 4  # a window that is over so soon needs this many times the repeats
 START, BATCH, TREES, BOUND = (
     15,
     5,
@@ -365,6 +366,12 @@ def lacking(name: str) -> str | None:
     return next((need for need in TUNERS[name].needs if importlib.util.find_spec(need) is None), None)
 
 
+def repeats_of(name: str, space: Measured) -> int:
+    """Repeats of a tuner on a space; one, if it does the same for every seed."""
+    repeats = TUNERS[name].repeats
+    return repeats * MORE if 1 < repeats and space.window[1] < SHORT else repeats
+
+
 def run(name: str, space: Measured, others: list[Measured], seeds: int, limit: float, folder: Path) -> None:
     """Add the seeds that a file of runs does not have yet."""
     path = replay.runs_path(folder, name, space)
@@ -392,7 +399,8 @@ def main() -> int:
     space = replay.load_space(args.kernel, args.device, args.data)
     rest = [device for device in replay.DEVICES if device != args.device]
     others = [replay.load_space(args.kernel, device, args.data) for device in rest] if tuner.others else []
-    run(args.tuner, space, others, args.seeds or tuner.repeats, args.limit or tuner.limit, args.folder)
+    seeds = args.seeds or repeats_of(args.tuner, space)
+    run(args.tuner, space, others, seeds, args.limit or tuner.limit, args.folder)
     return 0
 
 
