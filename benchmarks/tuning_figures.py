@@ -26,6 +26,8 @@ def draw(found: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _panels(spaces: list[dict[str, Any]], records: list[dict[str, Any]]) -> bytes:
+    from PIL import Image  # comes with matplotlib
+
     columns = min(4, len(spaces))
     rows = -(-len(spaces) // columns)
     figure, axes = _figure(columns, rows, (3.0, 2.7))
@@ -49,6 +51,7 @@ def _panels(spaces: list[dict[str, Any]], records: list[dict[str, Any]]) -> byte
     figure.legend(
         lines.values(), lines.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
     )
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, pil_kwargs={"optimize": True})
-    return buffer.getvalue()
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI)
+    Image.open(drawn).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    return small.getvalue()
