@@ -359,12 +359,12 @@ def markdown(found: Record, pictures: Sequence[str]) -> str:
 
 def python_of(name: str, args: argparse.Namespace) -> str:
     """The Python that has what a tuner needs."""
-    return sys.executable if "tpugraphs" in TUNERS[name].needs else args.peers_python
+    return sys.executable if TUNERS[name].ours else args.peers_python
 
 
 def environment(name: str) -> dict[str, str]:
     """Where the child finds these benchmarks and the tpugraphs that runs here; one thread for all."""
-    ours = [str(Path(tg.__file__).resolve().parents[1])] if "tpugraphs" in TUNERS[name].needs else []
+    ours = [str(Path(tg.__file__).resolve().parents[1])] if TUNERS[name].ours else []
     path = os.pathsep.join([*ours, str(ROOT)])
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 

@@ -339,9 +339,13 @@ class Tuner:
     repeats: int = 25
     limit: float = 300.0  # seconds of a repeat
 
+    @property
+    def ours(self) -> bool:
+        return any(need.startswith("tpugraphs") for need in self.needs)
+
 
 TUNERS: dict[str, Tuner] = {
-    "ours": Tuner("tpugraphs", ours, ("tpugraphs",)),
+    "ours": Tuner("tpugraphs", ours, ("tpugraphs.tuning.tuner",)),
     "random": Tuner("random search", random_search, repeats=100),
     "genetic_algorithm": Tuner(
         "Kernel Tuner genetic_algorithm", _kernel_tuner("genetic_algorithm"), ("kernel_tuner",)
@@ -355,7 +359,7 @@ TUNERS: dict[str, Tuner] = {
         "Kernel Tuner adaptive_tabu_greywolf", _kernel_tuner("adaptive_tabu_greywolf"), ("kernel_tuner",)
     ),
     "smac": Tuner("SMAC3", smac, ("smac",), repeats=5, limit=120.0),
-    "ours_others": Tuner("tpugraphs", ours_others, ("tpugraphs",), others=True),
+    "ours_others": Tuner("tpugraphs", ours_others, ("tpugraphs.tuning.tuner",), others=True),
     "others_order": Tuner("mean order, no model", others_order, others=True, repeats=1),
     "extra_trees_others": Tuner("extra trees with that order", extra_trees_others, ("sklearn",), others=True),
 }
@@ -363,7 +367,13 @@ TUNERS: dict[str, Tuner] = {
 
 def lacking(name: str) -> str | None:
     """The package that a tuner needs and that is not installed."""
-    return next((need for need in TUNERS[name].needs if importlib.util.find_spec(need) is None), None)
+    for need in TUNERS[name].needs:
+        try:
+            if importlib.util.find_spec(need) is None:
+                return need
+        except ModuleNotFoundError:  # of the package around it
+            return need
+    return None
 
 
 def repeats_of(name: str, space: Measured) -> int:

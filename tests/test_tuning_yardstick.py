@@ -187,10 +187,8 @@ def test_mean_order_leaves_failures_out():
     "name", [name for name, one in tuning_peers.TUNERS.items() if "kernel_tuner" not in one.needs]
 )
 def test_a_tuner_asks_for_each_config_once_and_repeats_itself(name):
-    if "tpugraphs" in tuning_peers.TUNERS[name].needs:
-        pytest.importorskip("tpugraphs.tuning.tuner", reason="no tuner yet")
-    for need in tuning_peers.TUNERS[name].needs:
-        pytest.importorskip(need)
+    if need := tuning_peers.lacking(name):
+        pytest.skip(f"needs {need}")
     space = made(120, 12)
     runs = [tuning_peers.TUNERS[name].run(task(space, 1, [made(120, 12, 1)])) for _ in range(2)]
     assert runs[0].order == runs[1].order
@@ -203,8 +201,8 @@ def test_a_tuner_asks_for_each_config_once_and_repeats_itself(name):
     "name", ["extra_trees", "tpe", "genetic_algorithm", "adaptive_tabu_greywolf", "hybrid_vndx"]
 )
 def test_peers_find_more_than_nothing_on_a_measured_space(spaces, name):
-    for need in tuning_peers.TUNERS[name].needs:
-        pytest.importorskip(need)
+    if need := tuning_peers.lacking(name):
+        pytest.skip(f"needs {need}")
     space = spaces[1]
     replayed = tuning_peers.TUNERS[name].run(task(space, evaluations=60))
     assert 30 <= len(set(replayed.order)) == len(replayed.order) <= 60
