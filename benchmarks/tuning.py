@@ -129,6 +129,11 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["", *(f"| {' | '.join(row)} |" for row in ruled), ""]
 
 
+def titled(name: str) -> str:
+    """The name of a tuner where those with and without records stand together."""
+    return TUNERS[name].title + (", with records" if TUNERS[name].others else "")
+
+
 class Page:
     """The tables of what was found."""
 
@@ -177,7 +182,7 @@ class Page:
         rows = [["random search, calculated", *(str(space["random"]) for space in self.spaces)]]
         for name in self.tuners:
             cells = [self._until(name, space) for space in self.spaces]
-            rows.append([self._title(name), *cells])
+            rows.append([titled(name), *cells])
         return _table(["median of evaluations", *self.names], rows)
 
     def _until(self, name: str, space: Record) -> str:
@@ -187,16 +192,13 @@ class Page:
         median = until_median(one)
         return f"> {space['evaluations']}" if math.isinf(median) else f"{median:.0f}"
 
-    def _title(self, name: str) -> str:
-        return TUNERS[name].title + (", with records" if TUNERS[name].others else "")
-
     def curves(self) -> list[str]:
         """Best over optimum at the marks, one table for a space."""
         lines = []
         for space in self.spaces:
             marks = [mark for mark in MARKS if mark <= space["evaluations"]]
             rows = [
-                [self._title(name), *(f"{value:.3f}" for value in at_marks(one, marks))]
+                [titled(name), *(f"{value:.3f}" for value in at_marks(one, marks))]
                 for name in self.tuners
                 if (one := self.records.get((name, space["space"])))
             ]
@@ -217,7 +219,7 @@ class Page:
                 if np.median(one["lengths"]) < ends[one["space"]]
             ]
             span = f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
-            rows.append([self._title(name), f"{np.mean(ms):.2f}", f"{max(ms):.2f}", span, ", ".join(early)])
+            rows.append([titled(name), f"{np.mean(ms):.2f}", f"{max(ms):.2f}", span, ", ".join(early)])
         head = ["tuner", "own ms per config, mean", "slowest space", "repeats", "ended before the window"]
         return _table(head, rows)
 
@@ -340,7 +342,7 @@ def markdown(found: Record, pictures: Sequence[str]) -> str:
         "# Tuners on measured spaces", "",
         "Made by `python -m benchmarks.tuning`; figures are not edited.", "",
         f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; {versions}.",
-        *(f"Left out, as not installed: {', '.join(found['left_out'])}." for _ in found["left_out"][:1]),
+        *(f"Not run: {', '.join(found['left_out'])}." for _ in found["left_out"][:1]),
         *_of_spaces(page.spaces),
         *(["## Goals", *goals] if (goals := page.goals()) else []),
         "## Score P from scratch", *page.scores(False, "scores"), *shown("scratch"), "",
@@ -369,9 +371,8 @@ def environment(name: str) -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
-def measure(args: argparse.Namespace, spaces: Sequence[Measured]) -> list[str]:
-    """Run every tuner on every space; the titles of those that are not installed."""
-    left_out = []
+def measure(args: argparse.Namespace, spaces: Sequence[Measured]) -> None:
+    """Run every tuner on every space, and say which are not installed."""
     for name in args.only or TUNERS:
         for space in spaces:
             began = time.monotonic()
@@ -389,13 +390,11 @@ def measure(args: argparse.Namespace, spaces: Sequence[Measured]) -> list[str]:
                     command += [f"--{option}", str(value)]
             done = subprocess.run(command, env=environment(name), capture_output=True, text=True, check=False)
             if done.returncode == 3:
-                print(f"{TUNERS[name].title}: left out, {done.stderr.strip()}", file=sys.stderr, flush=True)
-                left_out.append(TUNERS[name].title)
+                print(f"{titled(name)}: left out, {done.stderr.strip()}", file=sys.stderr, flush=True)
                 break
             if done.returncode:
                 raise RuntimeError(f"{' '.join(command)}:\n{done.stderr[-2000:]}")
             print(f"{name} on {space.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return left_out
 
 
 def packages(python: str) -> dict[str, str]:
@@ -455,13 +454,15 @@ def main() -> int:
         spaces, args.seeds, args.limit = spaces[3:4], 1, 5.0
     if args.spaces:
         spaces = [space for space in spaces if f"{space.kernel}-{space.device}" in args.spaces]
-    left_out = [] if args.page else measure(args, spaces)
+    if not args.page:
+        measure(args, spaces)
+    records = collected(args.runs, spaces)
     found = {
         "run": machine.describe(args.quick),
         "packages": packages(args.peers_python) | packages(sys.executable),
-        "left_out": left_out,
+        "left_out": [titled(n) for n in TUNERS if not any(one["tuner"] == n for one in records)],
         "spaces": [summary(space) for space in spaces],
-        "records": collected(args.runs, spaces),
+        "records": records,
     }
     if args.out is None:
         print(markdown(found, []), end="")
