@@ -22,13 +22,14 @@ _HOMES = {
     "preprocess": "prune dedup filter_blocks",
     "ranker": "Ranker Ensemble Routed load_ranker list_recipes leave_out cross_validate train_seeds SeedRuns "
     "Nearest compare pseudo_label distill train_members permutation_importance",
+    "tuning": "Space",
     "recipes.model": "Model",
     "_core": "set_num_threads get_num_threads",
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names.split()}
 _MODULES = (
     *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
-    *("evaluation", "submission", "download", "records", "cli", "xla", "layertime", "torch"),
+    *("evaluation", "submission", "download", "records", "tuning", "cli", "xla", "layertime", "torch"),
 )
 _OPTIONAL = {"xla": "jax", "torch": "torch"}  # need an extra, so `import *` leaves them out
 __all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]

@@ -13,6 +13,7 @@
 #include "py/py_json.h"
 #include "py/py_model.h"
 #include "py/py_prepare.h"
+#include "py/py_space.h"
 #include "py/py_trees.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
@@ -103,7 +104,8 @@ static int module_exec(PyObject *module) {
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
-        tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0)
+        tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0 ||
+        tg_add_space_type(module) < 0)
         return -1;
     return tg_add_prepare_type(module);
 }
