@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUES = 1 << 24 /* of a list, at most */ };
+enum { VALUES = 16 << 20 /* of a list, at most */ };
 
 /* Raise a ConfigError about a parameter. Returns -1. */
 static int refuse(const char *name, const char *expected, PyObject *found) {

@@ -6,7 +6,7 @@
 #include "search/space.h"
 
 enum {
-    TRIES = 1 << 24, /* in a row without a feasible config */
+    TRIES = 16 << 20, /* in a row without a feasible config */
     POLL = 1 << 12,
     ESTIMATE = 1 << 16, /* draws for the size of a group */
     LABEL = 0x5b        /* of keys */

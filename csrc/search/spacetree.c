@@ -5,7 +5,7 @@
 #include "search/space.h"
 
 enum {
-    CHECKS = 1 << 24, /* of tests for one tree, at most */
+    CHECKS = 16 << 20, /* of tests for one tree, at most */
     CALL = 32         /* a test that is called costs as much as so many others */
 };
 
