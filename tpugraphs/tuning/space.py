@@ -101,9 +101,7 @@ class Space:
     ) -> None:
         check_type("parameters", parameters, Mapping, expected="a dict of name to values")
         check_type("constraints", constraints, list, tuple, expected="a list")
-        specs = {
-            check_type("parameters", name, str): _spec(name, given) for name, given in parameters.items()
-        }
+        specs = {check_type("parameters", name, str): _spec(name, v) for name, v in parameters.items()}
         rules = tuple(_rule(given, list(specs)) for given in constraints)
         self._finish(_core.Space(specs, rules), default)
 
@@ -141,8 +139,8 @@ class Space:
                 raise ConfigError(f"table: every row must have the parameter {missing}") from None
         if isinstance(table, Sequence) or not hasattr(table, "keys") or not len(list(table.keys())):
             raise ConfigError(f"table: expected columns or a list of dicts, found {type(table).__name__}")
-        columns = {str(name): [plain(v) for v in table[name]] for name in table.keys()}  # noqa: SIM118
-        specs = {name: (_distinct(name, column), None) for name, column in columns.items()}
+        columns = {str(name): [plain(v) for v in table[name]] for name in table.keys()}
+        specs: dict[str, Any] = {name: (_distinct(name, values), None) for name, values in columns.items()}
         self = cls.__new__(cls)
         self._finish(_core.Space(specs, (), tuple(columns.values())), default)
         return self
@@ -151,11 +149,11 @@ class Space:
     def read(cls, path: str | Path) -> Self:
         """Read a space from a file.
 
-        TOML has a table ``parameters`` of lists, or of tables such as ``{powers = [1, 16]}``,
-        ``{integers = [1, 1000]}``, ``{number = [0.1, 10], log = true}``, ``{flag = true}`` and ``{permutation = 4}``;
-        a list ``constraints``; and a table ``default``. JSON is the same, or the input format T1 of
-        autotuners, or has ``tune_params`` and ``restrictions`` as in Kernel Tuner. Values in texts are parsed,
-        never evaluated. A default of T1 that its own constraints forbid is dropped.
+        TOML has a list ``constraints``, a table ``default``, and a table ``parameters`` of lists or of tables
+        such as ``{powers = [1, 16]}``, ``{integers = [1, 1000]}``, ``{number = [0.1, 10], log = true}``,
+        ``{flag = true}`` and ``{permutation = 4}``. JSON is the same, or the input format T1 of autotuners, or
+        has ``tune_params`` and ``restrictions`` as in Kernel Tuner. Values in texts are parsed, never
+        evaluated. A default of T1 that its own constraints forbid is dropped.
 
         Parameters
         ----------
@@ -191,14 +189,43 @@ class Space:
 
     @staticmethod
     def integers(low: int, high: int, step: int = 1) -> Values:
-        """Return the whole numbers from `low` to `high`, both included where `step` meets them."""
+        """Make the whole numbers from `low` to `high`.
+
+        Parameters
+        ----------
+        low, high : int
+            Ends, both included where `step` meets them.
+        step : int
+            Distance of one number from the next.
+
+        Returns
+        -------
+        Values
+            For `Space`. They are never listed, so there may be up to 2,147,483,647.
+        """
         check_whole("step", step, 1)
         check_whole("high", high, check_whole("low", low, -(2**62)), 2**62)
         return Values(range(low, high + 1, step))
 
     @staticmethod
     def powers(low: int, high: int) -> Values:
-        """Return the powers of two from `low` to `high`, both powers of two."""
+        """Make the powers of two from `low` to `high`.
+
+        Parameters
+        ----------
+        low, high : int
+            Ends, which are powers of two and included.
+
+        Returns
+        -------
+        Values
+            For `Space`.
+
+        Raises
+        ------
+        ConfigError
+            `low` or `high` is no power of two.
+        """
         for name, value in (("low", low), ("high", high)):
             if check_whole(name, value, 1, 2**62) & (value - 1):
                 raise ConfigError(f"{name}: expected a power of two, got {value}")
@@ -206,7 +233,22 @@ class Space:
 
     @staticmethod
     def number(low: float, high: float, *, log: bool = False, steps: int = 101) -> Values:
-        """Return `steps` numbers from `low` to `high`, evenly spaced, with `log` by equal factors."""
+        """Make numbers from `low` to `high`.
+
+        Parameters
+        ----------
+        low, high : float
+            Ends, both included.
+        log : bool
+            Whether one number comes from the last by a factor, and not by a difference.
+        steps : int
+            How many numbers.
+
+        Returns
+        -------
+        Values
+            For `Space`.
+        """
         check_number("low", low, 1e-300 if log else -1e300, 1e300)
         check_number("high", high, low, 1e300, above=True)
         spaced = (np.geomspace if log else np.linspace)(low, high, check_whole("steps", steps, 2, 10**6))
@@ -214,12 +256,29 @@ class Space:
 
     @staticmethod
     def flag() -> Values:
-        """Return False and True."""
+        """Make a flag.
+
+        Returns
+        -------
+        Values
+            False and True, for `Space`.
+        """
         return Values((False, True))
 
     @staticmethod
     def permutation(elements: int) -> Values:
-        """Return all orders of ``0 ... elements - 1``, as tuples."""
+        """Make all orders of some elements, such as of the loops of a nest or the dimensions of an array.
+
+        Parameters
+        ----------
+        elements : int
+            How many, from 2 to 12.
+
+        Returns
+        -------
+        Values
+            For `Space`; in configurations tuples of the numbers ``0 ... elements - 1``.
+        """
         return Values(check_whole("elements", elements, 2, 12))
 
     @property
@@ -321,7 +380,7 @@ class Space:
         return self.size
 
     def __repr__(self) -> str:
-        size = "about {:.3g}".format(self.estimate()[0]) if self.size is None else f"{self.size:,}"
+        size = f"about {self.estimate()[0]:.3g}" if self.size is None else f"{self.size:,}"
         return f"Space({', '.join(self.names)}: {size} configurations)"
 
 
@@ -363,14 +422,13 @@ def _rule(given: Constraint, names: list[str]) -> Any:
         return given, None, called
     if len(found) < len(takes) or not takes:
         unknown = ", ".join(p.name for p in takes if p.name not in names) or "no arguments"
-        raise ConfigError(
-            f"constraint {called}: expected arguments among {', '.join(names)}, found {unknown}"
-        )
+        expected = f"arguments among {', '.join(names)}"
+        raise ConfigError(f"constraint {called}: expected {expected}, found {unknown}")
     return given, found, called
 
 
 def _described(found: Any) -> tuple[dict[str, Any], list[Any], Any, bool]:
-    """Return parameters, constraints, default, and whether the default must be allowed, of a file's content."""
+    """Return parameters, constraints, default of a file, and whether the default must be allowed."""
     try:
         if "ConfigurationSpace" in found:
             rows = found["ConfigurationSpace"]["TuningParameters"]
