@@ -151,8 +151,8 @@ class Space:
 
         TOML has a list ``constraints``, a table ``default``, and a table ``parameters`` of lists or of tables
         such as ``{powers = [1, 16]}``, ``{integers = [1, 1000]}``, ``{number = [0.1, 10], log = true}``,
-        ``{flag = true}`` and ``{permutation = 4}``. JSON is the same, or the input format T1 of autotuners, or
-        has ``tune_params`` and ``restrictions`` as in Kernel Tuner. Values in texts are parsed, never
+        ``{flag = true}`` and ``{permutation = 4}``. JSON is the same, or the input format T1 of autotuners,
+        or has ``tune_params`` and ``restrictions`` as in Kernel Tuner. Values in texts are parsed, never
         evaluated. A default of T1 that its own constraints forbid is dropped.
 
         Parameters
