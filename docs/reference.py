@@ -32,6 +32,7 @@ GROUPS = {
     "Measurements": ("data", "data.packs", "download", "xla", "records"),
     "Rankers": ("ranker", "recipes", "training", "preprocess"),
     "Judging and submissions": ("evaluation", "metrics", "evaluation.plot", "submission"),
+    "Tuning": ("tuning",),
     "Times of layers": ("layertime",),
     "Building blocks": ("kernels", "torch", "errors"),
 }

@@ -16,7 +16,6 @@ import pytest
 from refusals import refuses
 
 import tpugraphs as tg
-from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError, ShapeError
 from tpugraphs.system.files import write_whole
 
@@ -105,6 +104,8 @@ def known(text):
         if isinstance(node, ast.expr) and not isinstance(node, ast.List):
             try:
                 value = eval(compile(ast.Expression(node), "", "eval"), {}, KINDS)
+            except TypeError:  # of complex numbers
+                return None
             except (ArithmeticError, NameError):
                 continue
             if isinstance(value, complex) or (isinstance(value, (int, float)) and abs(value) > 2**53):
@@ -115,10 +116,14 @@ def known(text):
         return ("undefined",)
 
 
+def of(text):
+    """The space of those values and a constraint."""
+    return Space({name: [value] for name, value in KINDS.items()} | {"free": [True, False]}, [text])
+
+
 def decides(text):
     """Whether a space with those values takes the expression as met."""
-    specs = {name: ((value,), None) for name, value in KINDS.items()} | {"free": ((True, False), None)}
-    return _core.Space(specs, (f"free or ({text})",)).size == 2
+    return of(f"free or ({text})").size == 2
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -148,7 +153,7 @@ def test_expressions_have_pythons_values(seed):
         "-7.5 // 2 == -4", "5.5 % -2 == -0.5", "1 < 2 < 3", "not 1 < 2 < 2", "1 if 0 else 2 if 0 else 3", "not not a",
         "True + True == 2", "1 == 1.0 == True", "'a' < 'ab' < 'b'", "1 != 'a'", "a in (7,)", "a in {1, 7}", "7 in [a]",
         "a not in [1, 2,]", "1 | 2 ^ 3 & 1 == 3", "1 << 2 + 1 == 8", "~a == -8", "min([3, a]) == 3", "max(1, 2.5) == 2.5",
-        "9007199254740993 > 9007199254740992.0", "9223372036854775807 + 1 == 2.0 ** 63", "a*b*c == 0 and a\n>\t1",
+        "9007199254740993 > 9007199254740992.0", "9223372036854775807 + 1 == 2.0 ** 63", "(a*b*c == 0 and a\n>\t1)",
         "c == 0 or 1 / c", "c and 1 / c or 1", "'it\\'s' == \"it's\"", "a if a > 5 and b < 0 or 1/c else c", "(1)in[1]",
         "10 ** 18 * 10 ** 18 > 10 ** 35", "(-9223372036854775807 - 1) // -1 > 0", "(-9223372036854775807 - 1) % -1 == 0",
         "abs(-9223372036854775807 - 1) > 0", "0 ** 0 == 1", "1 << 70 > 2 ** 69", "-1 >> 80 == -1", "0.1 + 0.2 != 0.3",
@@ -159,7 +164,8 @@ def test_corners_of_expressions(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["1 / c", "a % c", "1 // 0", "0 ** -1", "(-8) ** 0.5", "1 << -1", "10.0 ** 400", "1 if 1 / c else 1"]
+    "text",
+    ["1 / c", "a % c", "1 // 0", "0 ** -1", "(-8) ** 0.5", "1 << -1", "10.0 ** 400", "1 if 1 / c else 1"],
 )
 def test_what_python_refuses_is_not_met(text):
     assert not decides(text)
@@ -182,13 +188,20 @@ def test_what_python_refuses_is_not_met(text):
     ],
 )  # fmt: skip
 def test_expressions_that_are_refused(text, names):
-    refuses(lambda: decides(text), ConfigError, "constraint", *names)
+    refuses(lambda: of(text), ConfigError, "constraint", *names)
 
 
 def test_hostile_expressions_end():
-    for text in ("(" * 10**6, "not " * 3000 + "a", "-" * 9000 + "1", "2**" * 3000 + "1", "[" * 9000, "min(" * 3000):
-        refuses(lambda text=text: decides(text), ConfigError, "at")
-    refuses(lambda: decides("a" * 10**6), ConfigError, "16384 bytes", "1000000")
+    for text in (
+        "(" * 10**6,
+        "not " * 3000 + "a",
+        "-" * 9000 + "1",
+        "2**" * 3000 + "1",
+        "[" * 9000,
+        "min(" * 3000,
+    ):
+        refuses(lambda text=text: of(text), ConfigError, "at")
+    refuses(lambda: of("a" * 10**6), ConfigError, "16384 bytes", "1000000")
     refuses(lambda: decides("a in [" + "1," * 4000 + "]"), ConfigError, "1,024")
     refuses(lambda: decides("a if 1 else " * 100 + "1"), ConfigError, "64")
     assert decides("+".join(["a"] * 4000) + "== 28000")
@@ -231,7 +244,9 @@ def calls():
     ]
 
 
-@pytest.mark.parametrize("rules", [RULES, calls(), [RULES[0], calls()[1], *RULES[2:]]], ids=["text", "calls", "both"])
+@pytest.mark.parametrize(
+    "rules", [RULES, calls(), [RULES[0], calls()[1], *RULES[2:]]], ids=["text", "calls", "both"]
+)
 @pytest.mark.parametrize("budget", [2**20, 40, 5, 0])
 def test_counts_and_membership_as_one_by_one(rules, budget):
     expected = brute(SMALL, small)
@@ -357,7 +372,9 @@ def test_published_spaces_have_the_configs_that_were_measured(kernel, count):
     assert table.size == count and all(config in space for config in table.sample(50, seed=1))
     assert space.default is None or space.default in space
     assert cut(space, 50).size is None
-    np.testing.assert_array_equal(np.unique(cut(space, 50).sample(count, 0), axis=0), np.unique(codes, axis=0))
+    np.testing.assert_array_equal(
+        np.unique(cut(space, 50).sample(count, 0), axis=0), np.unique(codes, axis=0)
+    )
 
 
 # ---- neighbours ----
@@ -385,7 +402,9 @@ def test_neighbours_in_long_ranges_and_of_permutations():
     near = space.neighbours({"n": 500, "p": (2, 0, 3, 1)})
     numbers = sorted(c["n"] for c in near if c["n"] != 500)
     steps = [2**i for i in range(20)]
-    assert numbers == sorted({500 + i for i in steps[1:] if 500 + i <= 10**6} | {500 - i for i in steps if i < 500})
+    assert numbers == sorted(
+        {500 + i for i in steps[1:] if 500 + i <= 10**6} | {500 - i for i in steps if i < 500}
+    )
     orders = {c["p"] for c in near if c["n"] == 500}
     assert len(orders) == 6
     assert all(sum(a != b for a, b in zip(p, (2, 0, 3, 1), strict=True)) == 2 for p in orders)
@@ -397,7 +416,11 @@ def test_rows_of_a_table_are_the_space():
     assert space.size == 4 and space.default == {"a": 5, "b": "w"}
     assert {"a": 1, "b": "v"} not in space and {"a": 2, "b": "v"} in space and {"a": 9, "b": "v"} not in space
     assert space.neighbours({"a": 1, "b": "u"}) == [{"a": 2, "b": "u"}]
-    assert rows(space.neighbours({"a": 5, "b": "w"})) == {(1, "u"), (2, "u"), (2, "v")}  # the nearest there are
+    assert rows(space.neighbours({"a": 5, "b": "w"})) == {
+        (1, "u"),
+        (2, "u"),
+        (2, "v"),
+    }  # the nearest there are
     assert rows(space.sample(100, seed=3)) == {(1, "u"), (2, "u"), (2, "v"), (5, "w")}
     listed = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     assert np.array_equal(Space.from_table(listed).core.all(9), space.core.all(9))
@@ -422,17 +445,32 @@ def test_codes_and_configs_are_inverse():
         {"p": p} for p in itertools.permutations(range(5))
     ]
     assert [type(v) for v in configs[0].values()] == [int, int, float, str, bool, int, tuple, int, int]
-    other = {**configs[0], "a": np.int64(configs[0]["a"]), "r": float(configs[0]["r"]), "p": list(configs[0]["p"])}
+    other = {
+        **configs[0],
+        "a": np.int64(configs[0]["a"]),
+        "r": float(configs[0]["r"]),
+        "p": list(configs[0]["p"]),
+    }
     np.testing.assert_array_equal(space.codes([other])[0], codes[0])
 
 
 def test_configs_that_are_not_in_the_space():
     space = Space(SMALL, RULES)
     good = space.sample(1)[0]
-    bad = [{**good, "a": 99}, {k: v for k, v in good.items() if k != "b"}, {**good, "new": 1}, {**good, "d": ["x"]}]
+    bad = [
+        {**good, "a": 99},
+        {k: v for k, v in good.items() if k != "b"},
+        {**good, "new": 1},
+        {**good, "d": ["x"]},
+    ]
     bad.append({**good, "a": 6, "b": 8})
     codes = space.codes([good, *bad], strict=False)
-    assert (codes[0] >= 0).all() and (codes[1:] == -1).all() and good in space and not any(c in space for c in bad)
+    assert (
+        (codes[0] >= 0).all()
+        and (codes[1:] == -1).all()
+        and good in space
+        and not any(c in space for c in bad)
+    )
     for config, names in zip(bad, (["'a'", "99"], ["'b'"], ["'new'"], ["'d'"], ["a * b <= 12"]), strict=True):
         refuses(lambda config=config: space.codes([good, config]), ConfigError, "config 1", *names)
     assert "x" not in space and space.codes([]).shape == (0, 6)
@@ -476,8 +514,8 @@ def test_columns_for_surrogates():
         ({"a": "text"}, [], ["'a'", "str"]), ({"a": 3}, [], ["'a'", "int"]), ({"a": [None]}, [], ["'a'", "None"]), ({"a": [[1]]}, [], ["'a'"]),
         ({"a": [float("nan")]}, [], ["'a'", "nan"]), ({"a": [2**70]}, [], ["'a'"]), ({"": [1]}, [], ["name"]), ({"a": range(0)}, [], ["'a'"]),
         ({"a": range(2**40)}, [], ["'a'"]), ({"a": range(2**70, 2**70 + 5)}, [], ["'a'"]), ({"a": [1]}, [3], ["constraints", "int"]),
-        ({"a": [1]}, "a", ["constraints"]), ({"a": [1]}, [lambda b: b], ["lambda", "a"]), ({"a": [1]}, [lambda: 1], ["lambda"]),
-        ({"a": [1]}, [lambda a, b: a], ["lambda", "b"]), ({"a": [1]}, [lambda *a: a], ["lambda"]), ({"a": [1]}, ["1 > 2"], ["1 > 2"]),
+        ({"a": [1]}, "a", ["constraints"]), ({"a": [1]}, [lambda: 1], ["lambda"]),
+        ({"a": [1]}, [lambda a, b: a], ["lambda", "b"]), ({"a": [1]}, [lambda *a: a], ["lambda"]), ({"a": [1]}, [lambda **a: a], ["lambda"]), ({"a": [1]}, [print], ["print"]), ({"a": [1]}, [lambda x=1, a=2: a], ["lambda"]), ({"a": [1]}, ["1 > 2"], ["1 > 2"]),
         ({"a": [1, 2], "b": [1, 2]}, ["a > b", "b > a"], ["'a > b'", "'b > a'"]),
         ({"a": [1, 2], "b": [5]}, ["b < 3"], ["'b < 3'", "1"]), ({"a": [1, 2]}, [lambda a: a > 5], ["lambda", "2"]),
     ],
@@ -568,7 +606,11 @@ def test_spaces_in_files(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(TOML)
     space = Space.read(path)
-    assert space.size == (4 + 3 + 2 + 1 + 0 - 0 + 0) * 0 + sum(b * u <= 128 for b in (16, 32, 64) for u in (1, 2, 4, 8, 16)) * 34 * 5 * 2 * 2
+    assert (
+        space.size
+        == (4 + 3 + 2 + 1 + 0 - 0 + 0) * 0
+        + sum(b * u <= 128 for b in (16, 32, 64) for u in (1, 2, 4, 8, 16)) * 34 * 5 * 2 * 2
+    )
     assert space.default in space
     tuner = tmp_path / "kernel.json"
     tuner.write_text(json.dumps({"tune_params": {"a": [1, 2, 3]}, "restrictions": ["a < 3"]}))

@@ -7,7 +7,7 @@ plain="-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,addre
 flags="$plain -fsanitize=undefined -fno-sanitize-recover=undefined"
 mkdir -p "$objects"
 # What reads files, and what that needs; compiled once for all targets.
-for source in csrc/io/*.c csrc/hlo/*.c csrc/features/opcodes.c csrc/configs/codes.c csrc/configs/digits.c csrc/configs/distinct.c csrc/trees/forest.c csrc/trees/modeltext.c csrc/base/status.c \
+for source in csrc/io/*.c csrc/hlo/*.c csrc/features/opcodes.c csrc/configs/codes.c csrc/configs/digits.c csrc/configs/distinct.c csrc/trees/forest.c csrc/trees/modeltext.c csrc/search/expr.c csrc/search/exprrun.c csrc/base/status.c \
     csrc/base/json.c csrc/base/jsontree.c csrc/base/numbers.c \
     csrc/base/cancel.c csrc/kernels/select.c; do
     clang $flags -c -o "$objects/$(basename "$source" .c).o" "$source"

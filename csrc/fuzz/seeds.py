@@ -176,3 +176,18 @@ for name, text in {
     "mean": tree_models.SMALL.replace("feature_names", "average_output\nfeature_names"),
 }.items():
     (models / name).write_text(text, newline="")
+
+expressions = out / "corpus_expr"
+expressions.mkdir(parents=True, exist_ok=True)
+for i, text in enumerate(
+    (
+        "a * b <= 512 and (c == 0 or a % c == 0)",
+        "1 < a <= b != c",
+        "a in [1, 2, 3] or s not in ('x', \"y\\n\",)",
+        "min(a, b, 3) ** 2 // max([c, 1]) if not a else abs(-b) << 2",
+        "p[0] < p[-1] and True | False ^ ~a & 0x1f",
+        "1_000.5e-3 / a > .5 or 9223372036854775807 * a",
+        "((((a))))",
+    )
+):
+    (expressions / str(i)).write_text(text)

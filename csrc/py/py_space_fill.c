@@ -61,7 +61,7 @@ static int wants_log(const tg_axis *param) {
     if (high >= 16 * low) return 1;
     int grows = param->n > 2;
     for (int32_t i = 1; grows && i < param->n; i++)
-        grows = tg_value_real(&param->values[i]) >= 1.5 * tg_value_real(&param->values[i - 1]);
+        grows = tg_value_real(&param->values[i]) > 1.5 * tg_value_real(&param->values[i - 1]);
     return grows;
 }
 

@@ -89,11 +89,12 @@ static tg_status refuse_at(reader *r, const char *at, const char *expected, cons
     for (const char *c = r->begin; c < at; c++) place += (*c & 0xc0) != 0x80;
     if (at < r->end) {
         size_t n = word_length(at, r->end), most = sizeof found - 8;
+        while (digit(*at) && at + n < r->end && (letter(at[n]) || digit(at[n]))) n++;
         if (n == 0) n = tg_utf8_length(at, (size_t)(r->end - at));
         if (n == 0) n = 1;
         if (n > most)
             for (n = most; n > 0 && (at[n] & 0xc0) == 0x80;) n--;
-        snprintf(found, sizeof found, "'%.*s'", (int)n, at);
+        snprintf(found, sizeof found, "'%.*s'", (int)n, *at != 0 ? at : "?");
     }
     tg_fail(r->err, TG_E_CONFIG, "at character %d: expected %s, found %s%s%s", place, expected, found,
             more[0] != 0 ? "; " : "", more);
@@ -455,9 +456,8 @@ static void turn(tg_expr_step *steps, int32_t n) {
 
 /* The value of `a if c else b`: its steps stand as c, a, b. Jumps are relative, so steps can be moved. */
 static tg_status expression(reader *r) {
-    tg_status status = deeper(r);
     const int32_t first = r->to->count;
-    if (status == TG_OK) status = disjunction(r);
+    tg_status status = disjunction(r);
     if (status == TG_OK && word(r, "if")) {
         const int32_t one = r->to->count - first;
         r->stack--;
@@ -470,9 +470,10 @@ static tg_status expression(reader *r) {
         turn(r->to->steps + first, all);
         const int32_t over = emit(r, TG_STEP_JUMP, 0);
         if (!word(r, "else")) return refuse(r, "'else' behind 'if'");
-        if ((status = expression(r)) == TG_OK) land(r, over);
+        if ((status = deeper(r)) == TG_OK) status = expression(r);
+        if (status == TG_OK) land(r, over);
+        r->depth--;
     }
-    r->depth--;
     return status;
 }
 

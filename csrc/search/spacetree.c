@@ -6,7 +6,7 @@
 
 enum {
     CHECKS = 16 << 20, /* of tests for one tree, at most */
-    CALL = 32         /* a test that is called costs as much as so many others */
+    CALL = 32          /* a test that is called costs as much as so many others */
 };
 
 int32_t tg_cspace_fails(const tg_cspace *space, const tg_cspace_level *level, const tg_cspace_point *point,

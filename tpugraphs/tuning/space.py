@@ -414,13 +414,17 @@ def _rule(given: Constraint, names: list[str]) -> Any:
         raise ConfigError(f"constraints: expected a text or a function, found {type(given).__name__}")
     called = getattr(given, "__name__", type(given).__name__)
     try:
-        takes = [p for p in inspect.signature(given).parameters.values() if p.default is p.empty]
+        has = list(inspect.signature(given).parameters.values())
     except (TypeError, ValueError):
         raise ConfigError(f"constraint {called}: its arguments cannot be seen; wrap it in a lambda") from None
-    found = tuple(names.index(p.name) for p in takes if p.name in names and p.kind is p.POSITIONAL_OR_KEYWORD)
-    if len(takes) == 1 and not found and takes[0].kind is not takes[0].VAR_KEYWORD:
+    takes = [p for p in has if p.default is p.empty or p.name in names]
+    simple = (
+        takes == [p for p in has if p.kind <= p.POSITIONAL_OR_KEYWORD][: len(takes)]
+    )  # can be given in order
+    found = tuple(names.index(p.name) for p in takes if p.name in names)
+    if len(takes) == 1 and simple and not found:
         return given, None, called
-    if len(found) < len(takes) or not takes:
+    if len(found) < len(takes) or not (takes and simple):
         unknown = ", ".join(p.name for p in takes if p.name not in names) or "no arguments"
         expected = f"arguments among {', '.join(names)}"
         raise ConfigError(f"constraint {called}: expected {expected}, found {unknown}")
