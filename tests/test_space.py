@@ -410,6 +410,17 @@ def test_neighbours_in_long_ranges_and_of_permutations():
     assert all(sum(a != b for a, b in zip(p, (2, 0, 3, 1), strict=True)) == 2 for p in orders)
 
 
+def test_where_one_parameter_cannot_change_alone_two_do():
+    values = [1, 2, 4, 8, 16, 32, 64]
+    space = Space({"a": values, "b": values, "c": values, "d": [1, 2]}, ["a * b * c == 64", "d == min(a, 2)"])
+    every = space.configs(space.core.all(1000))
+    for config in every:
+        near = space.neighbours(config)
+        assert near and rows(near) == {
+            tuple(c.values()) for c in every if sum(c[k] != config[k] for k in c) == 2
+        }
+
+
 def test_rows_of_a_table_are_the_space():
     table = {"a": [1, 2, 2, 5, 1], "b": ["u", "u", "v", "w", "u"]}
     space = Space.from_table(table, default={"a": 5, "b": "w"})
@@ -577,7 +588,7 @@ def test_spaces_are_copied_and_freed():
 
 
 def test_a_space_is_shown():
-    assert "a, b: 6" in repr(Space({"a": range(3), "b": [1, 2]}))
+    assert "a, b; size 6" in repr(Space({"a": range(3), "b": [1, 2]}))
     assert "about" in repr(Space({"n": Space.integers(1, 10**6), "m": Space.integers(1, 10**6)}, ["n < m"]))
 
 

@@ -351,15 +351,10 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* A function can hold the space that holds it. */
+/* A function can hold the space that holds it; all else cannot. */
 static int clear(PyObject *object) {
     tg_py_space *self = (tg_py_space *)object;
-    tg_py_space_release(self);
-    self->space.P = self->space.n_given = 0;
     Py_CLEAR(self->args);
-    Py_CLEAR(self->names);
-    Py_CLEAR(self->values);
-    Py_CLEAR(self->index);
     Py_CLEAR(self->functions);
     return 0;
 }
@@ -367,7 +362,12 @@ static int clear(PyObject *object) {
 static void dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
+    tg_py_space *self = (tg_py_space *)object;
+    tg_py_space_release(self);
     clear(object);
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->values);
+    Py_CLEAR(self->index);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -137,6 +137,8 @@ static int take_param(tg_axis *param, PyObject *spec, PyObject **values, PyObjec
                            ? take_order(param, *values)
                            : refuse(param->name, "a tuple, a range or a whole number", *values);
     if (failed) return -1;
+    if (scale != Py_None && !PyUnicode_Check(scale))
+        return PyErr_SetString(PyExc_TypeError, "parameters: expected a text or None as scale"), -1;
     if (scale != Py_None && param->ordered) {
         param->log = PyUnicode_CompareWithASCIIString(scale, "log") == 0;
         for (int32_t i = 0; param->log && i < param->n;

@@ -127,7 +127,7 @@ tg_status tg_cspace_estimate(const tg_cspace *space, double *size, double *error
 
 /* Feasible configs next to one: *rows (*m, P), to be freed. Each parameter takes another value (of more than
    TG_CSPACE_NEAR values those 1, 2, 4 ... away; with `adjacent`, of numbers, the next smaller and larger alone);
-   permutations swap two elements. Of a table the nearest rows by the number of parameters that differ. */
+   permutations swap two elements. Where there is none, two parameters of a group change. Of a table the nearest rows by the number of parameters that differ. */
 enum { TG_CSPACE_NEAR = 256 };
 tg_status tg_cspace_neighbours(const tg_cspace *space, const int32_t *code, int adjacent, int32_t **rows,
                                int64_t *m, tg_cancel *cancel, tg_error *err);

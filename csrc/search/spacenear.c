@@ -9,6 +9,7 @@
 typedef struct finder {
     const tg_cspace *space;
     const int32_t *from;
+    int32_t other; /* a further parameter that has another value, or -1 */
     tg_cspace_point point;
     int32_t *rows;
     int64_t count, room;
@@ -35,7 +36,7 @@ static tg_status try_value(finder *f, int32_t p, int32_t code) {
     for (int32_t t = 0; holds == 1 && t < f->space->n_tests; t++) {
         const tg_cspace_test *test = &f->space->tests[t];
         for (int32_t i = 0; i < test->n_reads; i++) { /* others are as before */
-            if (test->reads[i] != p) continue;
+            if (test->reads[i] != p && test->reads[i] != f->other) continue;
             holds = tg_cspace_holds(f->space, test, &f->point, f->err);
             break;
         }
@@ -85,6 +86,29 @@ static tg_status vary(finder *f, int32_t p, int adjacent) {
     return status;
 }
 
+/* Two parameters of one group at a time, where none can change alone. Lists of values may not be too long. */
+static tg_status vary_two(finder *f) {
+    tg_status status = TG_OK;
+    for (int32_t g = 0; g < f->space->n_groups; g++) {
+        const tg_cspace_group *group = &f->space->groups[g];
+        for (int32_t i = 0; i < group->m; i++)
+            for (int32_t j = i + 1; j < group->m; j++) {
+                const int32_t p = group->levels[i].param, q = group->levels[j].param;
+                const int32_t n = f->space->params[p].n, from = f->from[p];
+                for (int32_t code = 0; status == TG_OK && n <= TG_CSPACE_NEAR && code < n; code++) {
+                    if (code == from) continue;
+                    tg_cspace_set(f->space, &f->point, p, code);
+                    f->other = p;
+                    status = vary(f, q, 0);
+                    tg_cspace_set(f->space, &f->point, q, f->from[q]);
+                }
+                tg_cspace_set(f->space, &f->point, p, from);
+                if (status != TG_OK) return status;
+            }
+    }
+    return TG_OK;
+}
+
 /* Rows of a table that differ in as few parameters as possible. */
 static tg_status nearest_rows(finder *f) {
     const tg_cspace *space = f->space;
@@ -104,7 +128,7 @@ static tg_status nearest_rows(finder *f) {
 
 tg_status tg_cspace_neighbours(const tg_cspace *space, const int32_t *code, int adjacent, int32_t **rows,
                                int64_t *m, tg_cancel *cancel, tg_error *err) {
-    finder f = {.space = space, .from = code, .cancel = cancel, .err = err};
+    finder f = {.space = space, .from = code, .other = -1, .cancel = cancel, .err = err};
     tg_status status = TG_OK;
     if (!tg_cspace_point_open(&f.point, space)) status = tg_fail(err, TG_E_MEMORY, "no memory for a config");
     else if (space->rows != NULL) status = nearest_rows(&f);
@@ -114,6 +138,7 @@ tg_status tg_cspace_neighbours(const tg_cspace *space, const int32_t *code, int 
             status = vary(&f, p, adjacent);
             tg_cspace_set(space, &f.point, p, code[p]);
         }
+        if (status == TG_OK && f.count == 0) status = vary_two(&f);
     }
     tg_cspace_point_free(&f.point);
     *rows = f.rows;

@@ -330,7 +330,8 @@ class Space:
         -------
         list of dict
             Of a parameter with more than 256 values those 1, 2, 4, ... values away; of a permutation those
-            with two elements exchanged; of a table the rows that differ in the fewest parameters.
+            with two elements exchanged. Where constraints leave none, those that differ in two dependent
+            parameters; of a table the rows that differ in the fewest.
         """
         return self.configs(self.core.neighbours(self.codes([config])[0]))
 
@@ -381,7 +382,7 @@ class Space:
 
     def __repr__(self) -> str:
         size = f"about {self.estimate()[0]:.3g}" if self.size is None else f"{self.size:,}"
-        return f"Space({', '.join(self.names)}: {size} configurations)"
+        return f"Space({', '.join(self.names)}; size {size})"
 
 
 def _spec(name: str, given: Any) -> tuple[Any, str | None]:
