@@ -356,6 +356,17 @@ def test_large_spaces_are_not_listed():
     refuses(lambda: len(wide), TypeError, "estimate")
 
 
+def test_the_gemm_space_of_cltune_has_its_published_size():
+    """17,956 of 82,944: Tørring et al., Towards a Benchmarking Suite for Kernel Tuners, arXiv 2303.08976."""
+    sizes = {"MWG": [16, 32, 64, 128], "NWG": [16, 32, 64, 128], "MDIMC": [8, 16, 32], "NDIMC": [8, 16, 32]}
+    sizes |= {"MDIMA": [8, 16, 32], "NDIMB": [8, 16, 32], "VWM": [1, 2, 4, 8], "VWN": [1, 2, 4, 8]}
+    sizes |= {"SA": [0, 1], "SB": [0, 1], "KWG": [32], "KWI": [2]}
+    rules = ["KWG % KWI == 0", "MWG % (MDIMC * VWM) == 0", "NWG % (NDIMC * VWN) == 0"]
+    rules += ["MWG % (MDIMA * VWM) == 0", "NWG % (NDIMB * VWN) == 0"]
+    rules += ["KWG % ((MDIMC * NDIMC) / MDIMA) == 0", "KWG % ((MDIMC * NDIMC) / NDIMB) == 0"]
+    assert Space(sizes, rules).size == 17956
+
+
 @pytest.mark.parametrize(("kernel", "count"), [("convolution", 4362), ("dedispersion", 11130)])
 def test_published_spaces_have_the_configs_that_were_measured(kernel, count):
     definition = DATA / f"kernel_tuner_{kernel}_milo.json"
