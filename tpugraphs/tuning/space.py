@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_number, check_type, check_whole
-from tpugraphs.system.texts import parsed, read_whole
+from tpugraphs.system import check_number, check_type, check_whole, parsed, read_whole
 
 __all__ = ["Space", "Values"]
 
