@@ -25,8 +25,6 @@ Config = dict[str, Any]
 Constraint = str | Callable[..., Any]
 """An expression over parameters, or a function of some of them."""
 
-_MOST = 2**31 - 1
-
 
 @dataclass(frozen=True)
 class Values:
