@@ -351,6 +351,9 @@ def test_large_spaces_are_not_listed():
     assert wide.size is None and len(rows(wide.sample(300, seed=0))) == 300
     size, error = wide.estimate()
     assert 0 < error < 0.02 * size
+    tight = Space({"n": Space.integers(1, 10**6), "m": range(1, 21)}, ["n + m <= 500"])
+    size, error = tight.estimate()
+    assert tight.size is None and abs(size - sum(500 - m for m in range(1, 21))) < 4 * error < size
     free = Space({f"n{i}": Space.integers(1, 10**9) for i in range(10)})
     assert free.size == 10**90 and free.estimate()[1] == 0 and len(free.sample(3)) == 3
     refuses(lambda: len(wide), TypeError, "estimate")
