@@ -36,6 +36,7 @@ ROOMS = {
     "rank": 4,
     "optim": 4,
     "model": 5,
+    "search": 5,
     "prepare": 6,
     "store": 7,
     "score": 7,
@@ -308,6 +309,7 @@ WINGS = {
     "records": 4,
     "recipes": 5,
     "submission": 5,
+    "search": 5,
     "torch": 6,
     "network": 6,
     "training": 7,
@@ -356,7 +358,7 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3251,
+    "ranker": 3264,
     "layertime": 3162,
     "data": 2785,
     "recipes": 2502,
@@ -367,11 +369,12 @@ THIN = {
     "evaluation": 766,
     "kernels": 706,
     "preprocess": 471,
-    "network": 480,
+    "network": 500,
     "submission": 385,
     "download": 339,
     "torch": 344,
     "records": 510,
+    "search": 220,
 }  # fmt: skip
 THIN_IN_ALL = 21620
 

@@ -28,7 +28,7 @@ _HOMES = {
 _LAZY = {name: module for module, names in _HOMES.items() for name in names.split()}
 _MODULES = (
     *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
-    *("evaluation", "submission", "download", "records", "cli", "xla", "layertime", "torch"),
+    *("evaluation", "submission", "download", "records", "cli", "xla", "layertime", "torch", "search"),
 )
 _OPTIONAL = {"xla": "jax", "torch": "torch"}  # need an extra, so `import *` leaves them out
 __all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]

@@ -23,6 +23,49 @@ def overrun(place: str, past: int, /) -> None: ...
 def attr_takes(attr: dict[str, Any], value: object, /) -> bool: ...
 def attr_expects(attr: dict[str, Any], /) -> str: ...
 
+# search
+@final
+class Search:
+    scored: int
+    failed: int
+    size: int
+    values: int
+    waiting: int
+    temperature: float
+    least: float
+    members: NDArray[np.int32]
+    def __new__(
+        cls,
+        method: str,
+        sizes: NDArray[np.int32],
+        seed: int,
+        *,
+        ordered: NDArray[np.bool_] | None = None,
+        start: NDArray[np.int32] | None = None,
+        members: int = 8,
+        starts: int = 8,
+        budget: int = 1000,
+        rate: float = 1.0,
+        hot: float = -1.0,
+        cold: float = -1.0,
+        keep: int = 1024,
+    ) -> Search: ...
+    def ask(self, n: int, /) -> NDArray[np.int32]: ...
+    def tell(self, scores: NDArray[np.float64], changes: NDArray[np.float32] | None = None, /) -> None: ...
+    def best(self, k: int, differ: int = 1, /) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
+    def state(self) -> dict[str, NDArray[Any]]: ...
+    def restore(self, state: dict[str, NDArray[Any]], /) -> None: ...
+
+def cells_make(
+    codes: NDArray[np.int32],
+    first: NDArray[np.int64],
+    row: NDArray[np.int64],
+    of: NDArray[np.int64],
+    cells: NDArray[np.int8],
+    /,
+) -> NDArray[np.int8]: ...
+def cell_values(cells: NDArray[np.int8], /) -> NDArray[np.int32]: ...
+
 # rank
 def losses() -> list[dict[str, Any]]: ...
 def losses_need(terms: list[dict[str, Any]], /) -> tuple[str, ...]: ...

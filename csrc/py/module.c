@@ -13,6 +13,7 @@
 #include "py/py_json.h"
 #include "py/py_model.h"
 #include "py/py_prepare.h"
+#include "py/py_search.h"
 #include "py/py_trees.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
@@ -99,11 +100,12 @@ static int module_exec(PyObject *module) {
                             tg_feature_methods, tg_prune_methods,   tg_rank_methods,    tg_optim_methods,
                             tg_model_methods,   tg_product_methods, tg_file_methods,    tg_pack_methods,
                             tg_check_methods,   tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,
-                            tg_store_methods,   tg_json_methods};
+                            tg_store_methods,   tg_json_methods,    tg_search_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
-        tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0)
+        tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0 ||
+        tg_add_search_type(module) < 0)
         return -1;
     return tg_add_prepare_type(module);
 }

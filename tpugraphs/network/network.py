@@ -210,6 +210,27 @@ class Network:
             prepared, rows, int(self.fields.chunk), precision or self.precision, done
         )
 
+    def slopes(
+        self, graph: Graph, configs: Any, near: NDArray[np.float32] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        """Return scores and their slopes; parameters and errors: see :meth:`tpugraphs.Ranker.slopes`."""
+        check_kind(graph, self.kind)
+        prepared, rows = self._chosen(graph, configs)
+        if prepared.num_segments > 1:
+            raise ConfigError("configs: a model of segments has no gradients of the whole graph: only scores")
+        of = (["digits"] if graph.schema.digits else []) + ([] if near is None else ["config_feat"])
+        start = [np.ones(rows.size, np.float32)]
+        (scores,), found = self.model.input_gradients([prepared.slate(rows)], start, of)
+        changes = None
+        if near is not None:
+            given = as_configs(graph, configs)
+            assert given is not None
+            own = self.pipeline.configs((None, given[1]))[1]
+            others = self.pipeline.configs((None, near.reshape(-1, near.shape[2])))[1]
+            moved = others.reshape(*near.shape[:2], -1) - own[:, None]
+            changes = np.einsum("nmt,nt->nm", moved, found["config_feat"][0])
+        return scores, found["digits"][0] if "digits" in found else None, changes
+
     # Files and copies (copy.deepcopy, worker processes): the model goes as its arrays
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -249,6 +249,12 @@ class Ensemble(ScorerBase):
         return all(getattr(ranker, "takes_configs", False) for ranker in self.rankers)
 
     @property
+    def across_configs(self) -> bool:
+        """Whether a score depends on the other configs that are scored with it."""
+        scaled = self.normalize != "none"
+        return scaled or any(getattr(ranker, "across_configs", False) for ranker in self.rankers)
+
+    @property
     def num_parameters(self) -> int:
         """Number of weights of all rankers together."""
         return sum(getattr(ranker, "num_parameters", 0) for ranker in self.rankers)

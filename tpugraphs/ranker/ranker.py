@@ -673,6 +673,48 @@ class Ranker(ScorerBase):
         given: Any = as_graph(graph, scorer=self) if self.takes_tables else graph
         return self._scoring.scores(given, configs, tta, precision, verbose)
 
+    def slopes(
+        self, graph: Graph, configs: Any, near: NDArray[np.float32] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        """Return scores of configs with their slopes: how a score changes, to the first order, with a config.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of the kind the recipe is made for.
+        configs : (n, K, D), (n, T), or a pair of both
+            Configs as arrays, as for `predict`.
+        near : (n, m, T) float32, optional
+            Further features around those of each config.
+
+        Returns
+        -------
+        scores : (n,) float32
+        digits : (n, K, D, V) float32 or None
+            The derivative with respect to "digit d of node k has value v - 2": differences of two of them are
+            changes of the score. None for configs without digits.
+        changes : (n, m) float32 or None
+            Changes of the score from the features of the config to those in `near`.
+
+        Raises
+        ------
+        ConfigError
+            The ranker has no network, or one that scores segments.
+        DataError
+            See `predict`.
+        """
+        self.require_fit("slopes")
+        if not self.takes_configs:
+            raise ConfigError(f"recipe {self.recipe} has no gradients: only rankers with a network do")
+        network: Any = self._scoring
+        return network.slopes(graph, configs, near)  # type: ignore[no-any-return]
+
+    @property
+    def across_configs(self) -> bool:
+        """Whether a score depends on the other configs that are scored with it."""
+        network: Any = self._scoring
+        return self.takes_configs and bool(network.model.across_configs)
+
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
