@@ -17,7 +17,7 @@ from refusals import refuses
 
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, ShapeError
-from tpugraphs.system.files import write_whole
+from tpugraphs.system import write_whole
 
 Space = tg.Space
 DATA = Path(__file__).parents[2] / "shared" / "data" / "measured"

@@ -96,16 +96,13 @@ class SearchResult:
         """Return `to_dict` as JSON text."""
         return json_text(self.to_dict()) + "\n"
 
-    def __str__(self) -> str:
-        return self.table()
-
 
 @dataclass(frozen=True)
 class _Parameters:
     """What a config of a graph is made of: columns of features, then configurable nodes, called cells.
 
-    A parameter sets one cell, or several that always change together. Value v of parameter p is what the cells
-    have in row `row[first[p] + v]` of `features` and `digits`.
+    A parameter sets one cell, or several that always change together. Value v of parameter p is what the
+    cells have in row `row[first[p] + v]` of `features` and `digits`.
     """
 
     sizes: NDArray[np.int32]
@@ -132,7 +129,9 @@ class _Parameters:
             ordered = np.array(_numeric(graph) + [False] * len(of))[first]
             key = np.where(ordered[parameter], features[row, first[parameter] * ordered[parameter]], row)
             row = row[np.lexsort((key, parameter))]
-        return cls(np.bincount(parameter).astype(np.int32), ordered, row, of, features, digits)
+        return cls(
+            np.bincount(parameter).astype(np.int32), ordered, np.ascontiguousarray(row), of, features, digits
+        )
 
     @classmethod
     def of_space(cls, graph: Graph, space: Any) -> _Parameters:
@@ -150,7 +149,12 @@ class _Parameters:
 
     @cached_property
     def first(self) -> _Whole:
-        return np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        first: _Whole = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        return first
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int8] | None:
+        return None if self.features is None else self.features.view(np.int8).reshape(*self.features.shape, 4)
 
     def rows(self, codes: NDArray[np.int32]) -> _Whole:
         rows: _Whole = self.row[self.first + codes][:, self.of]
@@ -158,14 +162,14 @@ class _Parameters:
 
     def configs(self, codes: NDArray[np.int32]) -> Any:
         """Return configs as a scorer takes them."""
-        T, parts = 0 if self.features is None else self.features.shape[1], list[Any]()
-        if self.features is not None:
-            cells = self.features.view(np.int8).reshape(len(self.features), T, 4)
-            made = _core.cells_make(codes, self.first, self.row, self.of[:T], cells)
-            parts.append(made.reshape(len(codes), -1).view(np.float32))
-        if self.digits is not None:
-            parts.append(_core.cells_make(codes, self.first, self.row, self.of[T:], self.digits))
-        return parts[0] if len(parts) == 1 else tuple(parts)
+        T, made = 0 if self.features is None else self.features.shape[1], list[Any]()
+        for cells in (self.bytes, self.digits):
+            if cells is not None:
+                of = self.of[:T] if cells is self.bytes else self.of[T:]
+                made.append(_core.cells_make(codes, self.first, self.row, of, cells))
+        if self.bytes is not None:
+            made[0] = made[0].reshape(len(codes), -1).view(np.float32)
+        return made[0] if len(made) == 1 else tuple(made)
 
     def slopes(self, scorer: Any, graph: Graph, codes: NDArray[np.int32]) -> tuple[Any, Any]:
         """Return scores (n,), and changes (n, S) to the first order if one parameter took another value."""
@@ -196,11 +200,10 @@ def score_configs(scorer: Any, graph: Graph, configs: Any) -> NDArray[np.float64
         return np.asarray(scorer.predict(graph, configs, verbose=False), np.float64)
     features, digits = configs if isinstance(configs, tuple) else (configs, configs)
     none = np.zeros(len(features), np.int64)
-    made = {"valid": None, "repeats": None, "runtime": none, "config_runtime": none}
-    made |= {"config_runtime_normalizers": none + 1} | (
-        {"node_config_feat": digits} if graph.schema.digits else {}
-    )
-    made |= {} if graph.config_feat is None else {"config_feat": features}
+    made: dict[str, Any] = {"valid": None, "repeats": None, "runtime": none, "config_runtime": none}
+    made["config_runtime_normalizers"] = none + 1
+    made["node_config_feat"] = digits if graph.schema.digits else None
+    made["config_feat"] = None if graph.config_feat is None else features
     own = graph.replace(**{name: made[name] for name in graph.fields() if name in made})
     return np.asarray(scorer.predict(own, verbose=False), np.float64)
 
@@ -236,9 +239,9 @@ def minimize(
 ) -> SearchResult:
     """Search for the configs of a graph with the least scores.
 
-    Candidates are all combinations of the values that the graph's configs have: column by column, and at each
-    configurable node its digits together. Columns and nodes that always change together count as one. If there
-    are no more combinations than `budget`, all of them are scored. No config is scored twice.
+    Candidates are all combinations of the values that the graph's configs have: column by column, and at
+    each configurable node its digits together. Columns and nodes that always change together count as one.
+    If there are no more combinations than `budget`, all of them are scored. No config is scored twice.
 
     Parameters
     ----------
@@ -248,8 +251,8 @@ def minimize(
         The program or kernel, with the configs whose values are combined. They need not be measured.
     method : {"genetic", "annealing", "langevin", "sample", "exhaustive"}
         ``"genetic"`` combines the best so far. ``"annealing"`` runs several chains that get colder.
-        ``"langevin"`` runs chains whose proposals follow the gradient of the score; rankers with a network have
-        it. ``"sample"`` scores random configs, ``"exhaustive"`` all.
+        ``"langevin"`` runs chains whose proposals follow the gradient of the score, which rankers with a
+        network have. ``"sample"`` scores random configs, ``"exhaustive"`` all.
     budget : int
         How many configs are scored.
     seed : int
@@ -306,9 +309,10 @@ def minimize(
     batch = check_whole("batch", _BATCH[method] if batch is None else batch, 1)
     members = batch + 2 if method == "genetic" else batch
     starts = members * (2 if method == "genetic" else 4)
+    drawn = budget if method == "sample" else starts
     search = _core.Search(
         method, parameters.sizes, seed, ordered=parameters.ordered, budget=budget, members=members,
-        start=every if space is None or every is not None else space.core.sample(starts, seed), starts=starts,
+        start=every if space is None or every is not None else space.core.sample(drawn, seed), starts=starts,
         rate=0.5 if method == "genetic" else 1.0, keep=_REMEMBERED,
     )  # fmt: skip
     history: list[list[float]] = []
@@ -319,26 +323,19 @@ def minimize(
     def saved() -> dict[str, NDArray[Any]]:
         return {**search.state(), "history": np.array(history, np.float64).reshape(-1, 2)}
 
-    def score(codes: NDArray[np.int32]) -> tuple[Any, Any]:
-        if method == "langevin":
-            return parameters.slopes(scorer, graph, codes)
-        return score_configs(scorer, graph, parameters.configs(codes)), None
-
     while search.scored < budget and search.failed < _TRIED * budget:
         codes = search.ask(min(batch, budget - search.scored))
-        fine = None if space is None else space.core.feasible(codes)
         if not len(codes):
             break
-        if fine is None or fine.all():
-            scores, changes = score(codes)
-        else:
-            scores, changes = np.full(len(codes), np.inf), None
-            if method == "langevin":
-                changes = np.zeros((len(codes), search.values), np.float32)
-                scores[fine], changes[fine] = score(codes[fine]) if fine.any() else (0, 0)
-            elif fine.any():
-                scores[fine] = score(codes[fine])[0]
-        search.tell(np.asarray(scores, np.float64), changes)
+        fine = slice(None) if space is None else space.core.feasible(codes)
+        scores, some, changes = np.full(len(codes), np.inf), codes[fine], None
+        if method == "langevin":
+            changes = np.zeros((len(codes), search.values), np.float32)
+        if changes is not None and len(some):
+            scores[fine], changes[fine] = parameters.slopes(scorer, graph, some)
+        elif len(some):
+            scores[fine] = score_configs(scorer, graph, parameters.configs(some))
+        search.tell(scores, changes)
         history.append([search.scored, search.least])
         if callback is not None and callback(search.scored, search.least, saved) is True:
             break

@@ -8,7 +8,8 @@
 enum {
     TRIES = 16 << 20, /* in a row without a feasible config */
     POLL = 1 << 12,
-    ESTIMATE = 1 << 16, /* draws for the size of a group */
+    ESTIMATE = 1 << 20, /* draws for the size of a group, at most */
+    HITS = 1 << 14,     /* feasible ones among them that are enough */
     LABEL = 0x5b        /* of keys */
 };
 
@@ -169,21 +170,23 @@ tg_status tg_cspace_estimate(const tg_cspace *space, double *size, double *error
     *size = space->rows != NULL ? (double)space->n_rows : 1;
     for (int32_t g = 0; status == TG_OK && g < space->n_groups; g++) {
         const tg_cspace_group *group = &space->groups[g];
-        int64_t hits = 0;
+        int64_t hits = 0, tries = 0;
         if (group->whole) {
             *size *= (double)group->count;
             continue;
         }
-        for (int64_t i = 0; status == TG_OK && i < ESTIMATE; i++) {
+        for (; status == TG_OK && tries < ESTIMATE && hits < HITS; tries++) {
             const int found = try_group(&d, group);
             hits += found > 0;
             if (found < 0) status = err->code;
-            else if ((i & (POLL - 1)) == 0 && tg_cancelled(cancel))
+            else if ((tries & (POLL - 1)) == 0 && tg_cancelled(cancel))
                 status = tg_fail(err, TG_E_CANCELLED, "stopped");
         }
-        const double share = (double)(hits > 0 ? hits : 1) / ESTIMATE; /* none: at most about one */
+        /* The last of enough hits is no draw like the others; of none, one is about the most there could be. */
+        const double share =
+            hits == HITS ? (HITS - 1.0) / ((double)tries - 1) : (hits > 0 ? (double)hits : 1) / ESTIMATE;
         *size *= (double)group->nodes * group->rest * share;
-        variance += (1 - share) / (share * ESTIMATE);
+        variance += (1 - share) / (share * (double)tries);
     }
     *error = *size * sqrt(variance);
     tg_cspace_point_free(&d.point);

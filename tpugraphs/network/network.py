@@ -225,8 +225,8 @@ class Network:
         if near is not None:
             given = as_configs(graph, configs)
             assert given is not None
-            own = self.pipeline.configs((None, given[1]))[1]
-            others = self.pipeline.configs((None, near.reshape(-1, near.shape[2])))[1]
+            flat = near.reshape(-1, near.shape[2])
+            own, others = (np.asarray(self.pipeline.configs((None, x))[1]) for x in (given[1], flat))
             moved = others.reshape(*near.shape[:2], -1) - own[:, None]
             changes = np.einsum("nmt,nt->nm", moved, found["config_feat"][0])
         return scores, found["digits"][0] if "digits" in found else None, changes

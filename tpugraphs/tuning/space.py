@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.columns import plain
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system.arguments import check_number, check_type, check_whole
-from tpugraphs.system.texts import parsed, read_whole
+from tpugraphs.system import check_number, check_type, check_whole, parsed, read_whole
 
 __all__ = ["Space", "Values"]
 
@@ -25,8 +24,6 @@ Config = dict[str, Any]
 """A configuration: parameter to value."""
 Constraint = str | Callable[..., Any]
 """An expression over parameters, or a function of some of them."""
-
-_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
