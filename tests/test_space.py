@@ -528,7 +528,9 @@ def test_columns_for_surrogates():
     assert row.dtype == np.float64 and row.shape == (1, 12)
     x = np.log(config["x"]) / np.log(8)
     assert row[0].tolist()[1:] == pytest.approx([1, x, 0, 0, 1, 0, 1, 0.5, 1, 0, 0])
-    assert row[0, 0] == pytest.approx((0.5 + (32 - 16) / (64 - 16)) / 2)  # by place and by size
+    assert row[0, 0] == pytest.approx(0.5)
+    numbers = Space({"n": [1, 7, 2]})  # half by place, half by size
+    assert numbers.core.columns(np.array([[2]], np.int32))[0, 0] == pytest.approx((1 / 2 + 1 / 6) / 2)
 
 
 # ---- refusals ----

@@ -45,8 +45,8 @@ _TREES = 30
 class Tuner:
     """Ask for the next configurations to measure.
 
-    A tuner is a pure function of its records and its seed: told the same in the same order, it asks for the same.
-    `ask` changes nothing, so without `tell` in between it returns the same configurations again.
+    A tuner is a pure function of its records and its seed: told the same in the same order, it asks for the
+    same. `ask` changes nothing: without `tell` in between it returns the same configurations again.
 
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
     what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance (a lower
@@ -79,8 +79,8 @@ class Tuner:
 
     Notes
     -----
-    The process is chosen from as in GP-BUCB (Desautels, Krause, Burdick 2014), over Matern 5/2 with a length per column;
-    trees are those of Geurts, Ernst, Wehenkel (2006).
+    Batches are chosen from the process as in GP-BUCB (Desautels, Krause, Burdick 2014); its covariance is Matern
+    5/2 with a length per column. Trees are those of Geurts, Ernst and Wehenkel (2006).
 
     Examples
     --------
@@ -144,8 +144,8 @@ class Tuner:
         runtimes : (n,) or (n, R) array
             Runtimes, or R repeats of each, whose median counts. NaN where a configuration failed.
         status : str or list of str, optional
-            ``"correct"``, or why it failed: one of `tpugraphs.records.STATUSES`. By default what is NaN failed
-            when it ran.
+            ``"correct"``, or why it failed: one of `tpugraphs.records.STATUSES`. By default NaN stands for a
+            failure at run time.
 
         Raises
         ------
