@@ -79,8 +79,8 @@ class Tuner:
 
     Notes
     -----
-    Batches are chosen from the process as in GP-BUCB (Desautels, Krause, Burdick 2014); its covariance is Matern
-    5/2 with a length per column. Trees are those of Geurts, Ernst and Wehenkel (2006).
+    Batches are chosen from the process as in GP-BUCB (Desautels, Krause, Burdick 2014); its covariance is
+    Matern 5/2 with a length per column. Trees are those of Geurts, Ernst and Wehenkel (2006).
 
     Examples
     --------
@@ -215,7 +215,7 @@ class Tuner:
                 title = ", ".join(filter(None, (problem, device))) or os.path.basename(name) or "records"
                 self._priors.append((title, x, _scores(cost)))
 
-    def _cost(self, runtimes: Sequence[float]) -> Floats:
+    def _cost(self, runtimes: ArrayLike) -> Floats:
         """Return what is to be small."""
         values = np.asarray(runtimes, np.float64)
         return 1 / values if self.direction == "maximize" else values
@@ -238,10 +238,10 @@ class Tuner:
     def best(self) -> Config | None:
         """The best configuration that was told; None before one ran."""
         cost = self._cost(self._medians())
-        good = np.flatnonzero(~np.isnan(cost) & (np.array(self._cause) == 0)) if cost.size else []
-        if not len(good):
+        cost[np.array(self._cause, np.int64) > 0] = np.nan
+        if np.isnan(cost).all():
             return None
-        return self.space.configs(self._told()[good[np.argmin(cost[good])]][None])[0]
+        return self.space.configs(self._told()[[np.nanargmin(cost)]])[0]
 
     @property
     def best_runtime(self) -> float:
@@ -301,8 +301,8 @@ class Tuner:
             return chosen
         if known.shape[1]:
             return np.argsort(known.mean(1), kind="stable")[:count]
-        chosen = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
-        return _core.first_configs(chosen, candidates, count, key)
+        there = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
+        return _core.first_configs(there, candidates, count, key)
 
     def _key(self) -> int:
         return (self.seed << 32) + len(self._order)
@@ -314,9 +314,9 @@ class Tuner:
             free[[self._place[code] for code in seen]] = False
             return self._every[free], self._known[free]
         cost = self._cost(self._medians())
-        best = np.argsort(cost, kind="stable")[:_NEAR] if cost.size else []
+        best = [i for i in np.argsort(cost, kind="stable")[:_NEAR] if not math.isnan(cost[i])]
         parts = [self.space.core.sample(_DRAWN, self._key())]
-        parts += [self.space.core.neighbours(told[i]) for i in best if cost[i] == cost[i]]
+        parts += [self.space.core.neighbours(told[i]) for i in best]
         codes = np.unique(np.concatenate(parts), axis=0)
         codes = codes[[code.tobytes() not in seen for code in codes]]
         return codes, self._prior(codes)
