@@ -363,7 +363,7 @@ THIN = {
     "layertime": 3162,
     "data": 2785,
     "recipes": 2502,
-    "cli": 2058,
+    "cli": 2135,
     "xla": 1391,
     "training": 1234,
     "system": 1015,
@@ -373,12 +373,12 @@ THIN = {
     "network": 499,
     "submission": 385,
     "download": 339,
-    "tuning": 482,
+    "tuning": 1325,
     "torch": 344,
     "records": 510,
     "search": 209,
 }  # fmt: skip
-THIN_IN_ALL = 22348
+THIN_IN_ALL = 23270
 
 
 def code_lines(path):

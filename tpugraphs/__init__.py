@@ -22,7 +22,7 @@ _HOMES = {
     "preprocess": "prune dedup filter_blocks",
     "ranker": "Ranker Ensemble Routed load_ranker list_recipes leave_out cross_validate train_seeds SeedRuns "
     "Nearest compare pseudo_label distill train_members permutation_importance",
-    "tuning": "Space Tuner",
+    "tuning": "Space Tuner tune",
     "recipes.model": "Model",
     "_core": "set_num_threads get_num_threads",
 }

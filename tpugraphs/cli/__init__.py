@@ -33,7 +33,7 @@ from tpugraphs.system import progress
 __all__ = ["main"]
 
 COMMANDS = (
-    "demo download inspect audit pack recipes train compare evaluate predict submit collect records "
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect tune records "
     "layertime doctor completion"
 ).split()
 
@@ -155,7 +155,7 @@ def _run(argv: Sequence[str] | None) -> int:
             _core.set_num_threads(args.threads)
         silent = progress.quiet() if args.quiet or args.json else nullcontext()
         with silent, warnings.catch_warnings():
-            for shown_elsewhere in ("interrupted after step", ".* left out of the fit"):
+            for shown_elsewhere in ("interrupted after (step|.* measurement)", ".* left out of the fit"):
                 warnings.filterwarnings("ignore", message=shown_elsewhere)
             return args.run(args) or 0
     except KeyboardInterrupt as stop:

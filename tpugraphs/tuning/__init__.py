@@ -1,7 +1,23 @@
-"""Tune anything that can be measured: spaces of configurations, and what to measure next."""
+"""Tune anything that can be measured: a space of configs, a tuner that asks for the next, and the loop."""
 
+from tpugraphs.tuning.command import Command
+from tpugraphs.tuning.loop import tune
+from tpugraphs.tuning.measuring import Failed, OnDevice, Outcome, on_device
 from tpugraphs.tuning.report import TunerReport
 from tpugraphs.tuning.space import Space
+from tpugraphs.tuning.tuned import Finalist, Tuned
 from tpugraphs.tuning.tuner import Tuner
 
-__all__ = ["Space", "Tuner", "TunerReport"]
+__all__ = [
+    "Command",
+    "Failed",
+    "Finalist",
+    "OnDevice",
+    "Outcome",
+    "Space",
+    "Tuned",
+    "Tuner",
+    "TunerReport",
+    "on_device",
+    "tune",
+]

@@ -1,0 +1,91 @@
+"""Tune the parameters of a command: measure some configurations, and say which is best.
+
+example:
+  tpugraphs tune --command "./a.out {block}" --space space.toml --budget 100
+  tpugraphs tune --build "gcc -O{O} -o {tmp}/a kern.c" --command "{tmp}/a" --space space.toml --budget 60s
+  tpugraphs tune --command "./bench {threads}" --metric printed --maximize --space s.toml --journal run.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.common import option, whole
+from tpugraphs.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    meaning = "command to measure; {name} is the value of a parameter, {tmp} a folder, {{ and }} are braces"
+    option(parser, "--command LINE", meaning, required=True, dest="line_to_run")
+    option(parser, "--build LINE", "command that comes first and is not measured, such as a compiler's")
+    meaning = "parameters and constraints: TOML, or JSON of Kernel Tuner or T1"
+    option(parser, "--space FILE", meaning, required=True)
+    meaning = "evaluations, or a time as 90s, 5m or 2h, or 'until no gain'"
+    option(parser, "--budget", meaning, default="100", metavar="N|TIME")
+    meaning = (
+        "time: milliseconds of the command; printed: the last number it prints; else a regular expression"
+    )
+    option(parser, "--metric", meaning, default="time", metavar="WHAT")
+    option(parser, "--maximize", "larger is better")
+    option(
+        parser,
+        "--repeats N",
+        "calls of the command for each configuration",
+        type=whole(1, 100_000),
+        default=1,
+    )
+    option(
+        parser, "--timeout SECONDS", "of build and calls; auto: ten times what others took", default="auto"
+    )
+    option(parser, "--journal FILE", "append every measurement; the same command then goes on from there")
+    meaning = "what was measured before, elsewhere or of other problems, in any format; repeatable"
+    option(parser, "--records FILE", meaning, **common.REPEATED)
+    option(parser, "--problem NAME", "its name in the journal", default="")
+    option(
+        parser, "--device NAME", "its name in the journal; nobody else measures on it meanwhile", default=""
+    )
+    option(parser, "--batch N", "configurations asked for at once", type=whole(1, 1 << 20), default=1)
+    meaning = "rounds in which the best and the default are measured again, 0 for none"
+    option(parser, "--confirm N", meaning, type=whole(0, 1000), default=5)
+    option(parser, "--out FILE", "write the result as JSON")
+    common.add_seed(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Tune, and print the answer."""
+    space = tg.Space.read(args.space)
+    how = {"build": args.build, "metric": args.metric, "repeats": args.repeats, "names": space.names}
+    measure = tg.tuning.Command(args.line_to_run, **how)
+    common.check_writable(args.out)
+    tuned = tg.tune(
+        tg.tuning.OnDevice(measure, args.device) if args.device else measure,
+        space,
+        args.budget,
+        batch=args.batch,
+        timeout=_seconds(args.timeout),
+        journal=args.journal,
+        direction="maximize" if args.maximize else "minimize",
+        seed=args.seed,
+        records=tg.records.read(args.records) if args.records else None,
+        problem=args.problem,
+        device=args.device,
+        confirm=args.confirm,
+    )
+    if args.out:
+        tuned.save(args.out)
+    common.say(args, tuned.report())
+    common.emit(args, tuned.to_dict())
+    if tuned.interrupted:
+        raise KeyboardInterrupt(f"; the same command goes on from {args.journal}" if args.journal else "")
+
+
+def _seconds(text: str) -> float | str | None:
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"--timeout {text}: expected seconds, auto or none") from None
