@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "parameters and constraints: TOML, or JSON of Kernel Tuner or T1"
     option(parser, "--space FILE", meaning, required=True)
     meaning = "evaluations, or a time as 90s, 5m or 2h, or 'until no gain'"
-    option(parser, "--budget", meaning, default="100", metavar="N|TIME")
+    option(parser, "--budget BUDGET", meaning, default="100")
     meaning = (
         "time: milliseconds of the command; printed: the last number it prints; else a regular expression"
     )
-    option(parser, "--metric", meaning, default="time", metavar="WHAT")
+    option(parser, "--metric WHAT", meaning, default="time")
     option(parser, "--maximize", "larger is better")
     option(
         parser,

@@ -18,7 +18,9 @@ from datetime import UTC, datetime
 from statistics import fmean, median
 from typing import Any, NamedTuple, Protocol
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, Error
+from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.records import Journal, Record, environment
 from tpugraphs.system.arguments import check_choice, check_number, check_type, check_whole, is_whole
 from tpugraphs.system.files import absolute
@@ -56,7 +58,7 @@ def tune(
     measure: Measure, space: Any, budget: int | str = 100, *, batch: int | None = None,
     timeout: float | str | None = None, executor: Executor | None = None,
     journal: str | os.PathLike[str] | None = None, direction: str = "minimize", seed: int = 0,
-    graph: Any = None, ranker: Any = None, records: Any = None, tuner: AskTell | None = None,
+    graph: Graph | None = None, ranker: Scorer | None = None, records: Any = None, tuner: AskTell | None = None,
     problem: str = "", device: str = "", reference: int = 25, confirm: int = 5, verbose: bool | None = None,
 ) -> Tuned:  # fmt: skip
     """Find a good configuration by measuring some.

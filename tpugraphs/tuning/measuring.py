@@ -129,11 +129,12 @@ def on_device(device: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> import tpugraphs as tg
-    >>> def measure(config):
-    ...     kernel = build(config)
-    ...     with tg.tuning.on_device("gpu0"):
-    ...         return run(kernel)
+    ::
+
+        def measure(config):
+            kernel = build(config)
+            with tg.tuning.on_device("gpu0"):
+                return run(kernel)
     """
     check_type("device", device, str)
     name = hashlib.sha256(device.encode("utf-8", "surrogatepass")).hexdigest()[:16]
