@@ -373,7 +373,7 @@ THIN = {
     "network": 499,
     "submission": 385,
     "download": 339,
-    "tuning": 1325,
+    "tuning": 1330,
     "torch": 344,
     "records": 510,
     "search": 209,
