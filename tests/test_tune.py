@@ -24,6 +24,7 @@ from tpugraphs.tuning import loop, measuring
 from tpugraphs.tuning.loop import Budget
 from tpugraphs.tuning.tuned import finalists, quantile_t
 
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where it is loaded
 BEST = min((one for one in CONFIGS if (one["block"], one["unroll"]) != (128, 8)), key=cost)
 
 

@@ -674,6 +674,7 @@ def next_configs(
     cause: NDArray[np.int32],
     pool: NDArray[np.float64],
     count: int,
+    early: bool,
     key: int,
     /,
 ) -> tuple[NDArray[np.int64], str, float, float]: ...

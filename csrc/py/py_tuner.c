@@ -74,16 +74,17 @@ static PyObject *tree_means(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* next_configs(x, y, cause, pool, count, key) -> (chosen (count,) int64, model, tau of the process, of trees) */
+/* next_configs(x, y, cause, pool, count, early, key) -> (chosen (count,) int64, model, tau of the process, of trees) */
 static PyObject *next_configs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *given[3], *causes;
     PyArrayObject *a[3];
     npy_intp dims[3];
     long long count;
+    int early;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, "OOOOLK:next_configs", &given[0], &given[1], &causes, &given[2], &count,
-                          &key) ||
+    if (!PyArg_ParseTuple(args, "OOOOLpK:next_configs", &given[0], &given[1], &causes, &given[2], &count,
+                          &early, &key) ||
         !take(given, a, dims))
         return NULL;
     PyArrayObject *cause = tg_array(causes, "cause", NPY_INT32, 1, dims, "(n,)");
@@ -101,7 +102,7 @@ static PyObject *next_configs(PyObject *self, PyObject *args) {
     const npy_intp many = (npy_intp)count;
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
     if (chosen == NULL) return NULL;
-    const tg_told told = {dims[0], dims[1], TG_F64(a[0]), TG_F64(a[1]), TG_I32(cause)};
+    const tg_told told = {dims[0], dims[1], TG_F64(a[0]), TG_F64(a[1]), TG_I32(cause), early};
     tg_asked asked;
     tg_error err;
     tg_cancel cancel = tg_python_cancel();

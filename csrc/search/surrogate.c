@@ -250,6 +250,14 @@ tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m
 
 /* ---- choosing ---- */
 
+double tg_wanted(double mean, double deviation, double best, int early) {
+    if (!early) return mean - deviation;
+    const double ahead = (best - mean) / deviation;
+    if (ahead < -5) return -1e-9 * exp(ahead) * deviation; /* nothing is left of it, but the order */
+    return -deviation *
+           (ahead * 0.5 * erfc(-ahead * 0.70710678118654752) + 0.39894228040143268 * exp(-ahead * ahead / 2));
+}
+
 /* T(n, TILE): L^-1 times the covariances with n rows of tile pool(count <= TILE, F), already in lengths. */
 static void project(const tg_surrogate *s, const double *pool, int64_t count, double *T) {
     const int64_t n = s->n, F = s->F;
@@ -302,8 +310,7 @@ static void condition(const choosing *c, int64_t one, int64_t k, double noise) {
 }
 
 tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t m, const double *mean,
-                              const double *shift, double kappa, int64_t count, int64_t *chosen,
-                              tg_error *err) {
+                              const double *shift, int early, int64_t count, int64_t *chosen, tg_error *err) {
     const int64_t tiles = (m + TILE - 1) / TILE, rows = s->n + count;
     double *block = malloc((size_t)(tiles * TILE * (s->F + rows + 1) + rows) * sizeof *block);
     if (block == NULL)
@@ -321,13 +328,15 @@ tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t
             for (int64_t k = 0; k < s->n; k++) c.variance[i] -= *cell(&c, k, i) * *cell(&c, k, i);
         }
     }
+    double best = INFINITY;
+    for (int64_t i = 0; i < s->n; i++) best = fmin(best, s->y[i]);
     for (int64_t k = 0; k < count; k++) {
         double least = INFINITY;
         chosen[k] = -1;
         for (int64_t i = 0; i < m; i++) {
             int taken = 0;
             for (int64_t j = 0; j < k; j++) taken |= chosen[j] == i;
-            const double value = mean[i] + shift[i] - kappa * sqrt(fmax(c.variance[i], 0));
+            const double value = tg_wanted(mean[i] + shift[i], sqrt(fmax(c.variance[i], 1e-12)), best, early);
             if (!taken && (value < least || chosen[k] < 0)) least = value, chosen[k] = i;
         }
         if (k + 1 < count) condition(&c, chosen[k], k, noise);

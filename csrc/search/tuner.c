@@ -10,8 +10,8 @@
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
 enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50 };
-static const double kappa = 1, better = 0.02; /* tau by which trees must lead */
-static const double per_failure = 3;          /* standard scores that a certain failure costs */
+static const double better = 0.02;   /* tau by which trees must lead */
+static const double per_failure = 3; /* standard scores that a certain failure costs */
 
 typedef struct asking {
     const tg_told *told;
@@ -166,6 +166,8 @@ static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_e
     const tg_trees how = {TREES, 1, (int32_t)a->told->F, tg_key(a->key, 1)};
     const tg_status status =
         tg_extra_trees(&how, a->x, a->y, a->n, a->told->F, a->pool, a->m, a->found, a->cancel, err);
+    double best = INFINITY;
+    for (int64_t i = 0; i < a->n; i++) best = fmin(best, a->y[i]);
     for (int64_t i = 0; i < a->m && status == TG_OK; i++) {
         double sum = 0, squares = 0;
         for (int32_t t = 0; t < TREES; t++) {
@@ -173,7 +175,8 @@ static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_e
             sum += found, squares += found * found;
         }
         const double mean = sum / TREES;
-        a->mean[i] = mean + a->shift[i] - kappa * sqrt(fmax(squares / TREES - mean * mean, 0));
+        const double deviation = sqrt(fmax(squares / TREES - mean * mean, 1e-12));
+        a->mean[i] = tg_wanted(mean + a->shift[i], deviation, best, a->told->early);
     }
     if (status == TG_OK) least_of(a->mean, a->m, count, chosen);
     return status;
@@ -188,15 +191,14 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
         return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
     double *x = (double *)(near + closely), *mean = x + closely * F, *shift = mean + closely;
     tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
-    for (int64_t i = 0; i < a->m; i++)
-        a->guess[i] = a->mean[i] + a->shift[i] - kappa * sqrt(fmax(a->variance[i], 0));
+    for (int64_t i = 0; i < a->m; i++) a->guess[i] = a->mean[i] + a->shift[i] - sqrt(fmax(a->variance[i], 0));
     least_of(a->guess, a->m, closely, near);
     for (int64_t i = 0; i < closely; i++) {
         memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
         mean[i] = a->mean[near[i]], shift[i] = a->shift[near[i]];
     }
     if (status == TG_OK)
-        status = tg_surrogate_choose(process, x, closely, mean, shift, kappa, count, chosen, err);
+        status = tg_surrogate_choose(process, x, closely, mean, shift, a->told->early, count, chosen, err);
     for (int64_t i = 0; i < count && status == TG_OK; i++) chosen[i] = near[chosen[i]];
     free(near);
     return status;

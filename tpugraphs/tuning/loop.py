@@ -58,8 +58,9 @@ def tune(
     measure: Measure, space: Any, budget: int | str = 100, *, batch: int | None = None,
     timeout: float | str | None = None, executor: Executor | None = None,
     journal: str | os.PathLike[str] | None = None, direction: str = "minimize", seed: int = 0,
-    graph: Graph | None = None, ranker: Scorer | None = None, records: Any = None, tuner: AskTell | None = None,
-    problem: str = "", device: str = "", reference: int = 25, confirm: int = 5, verbose: bool | None = None,
+    graph: Graph | None = None, ranker: Scorer | None = None, records: Any = None,
+    tuner: AskTell | None = None, problem: str = "", device: str = "",
+    reference: int = 25, confirm: int = 5, verbose: bool | None = None,
 ) -> Tuned:  # fmt: skip
     """Find a good configuration by measuring some.
 

@@ -222,7 +222,7 @@ def _fork(run: Callable[..., NoReturn], mine: Connection, other: Connection, *ar
     """Run a function in a fork, in a session of its own: Ctrl-C reaches this process only."""
     _flush()  # or both would write what is waiting
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, such as idle ones of NumPy
+        warnings.simplefilter("ignore")  # of threads, such as idle ones of NumPy and JAX
         process = os.fork()
     if process:
         return process

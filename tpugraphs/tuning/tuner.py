@@ -28,6 +28,7 @@ Paths = str | os.PathLike[str]
 DIRECTIONS = ("minimize", "maximize")
 
 _FIRST = 4  # configs that run before there is a surrogate
+_EARLY = 60  # configs that run before confidence bounds
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
 _DRAWN, _NEAR, _KNOWN = (
     3000,
@@ -49,8 +50,9 @@ class Tuner:
     same. `ask` changes nothing: without `tell` in between it returns the same configurations again.
 
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
-    what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance (a lower
-    confidence bound), those of one batch as if the ones before had been measured. Failures are learnt apart,
+    what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance: by expected
+    improvement until 60 ran, then by a lower confidence bound; those of one batch as if the ones before had
+    been measured. Failures are learnt apart,
     each cause by trees of its own. What a ranker predicts, and what records of other problems and devices
     show, are further columns of the surrogate: a prior that misleads is corrected.
 
@@ -293,11 +295,15 @@ class Tuner:
         x, candidates = self.space.core.columns(told), self.space.core.columns(pool)
         cause = np.array(self._cause, np.int32)
         if np.count_nonzero(cause == 0) >= _FIRST:
-            cost = self._cost(self._medians())
-            y = np.zeros(len(cost))
-            y[cause == 0] = targets(cost[cause == 0], "normal-score")
+            ran = cause == 0
+            cost, early = self._cost(self._medians())[ran], bool(ran.sum() < _EARLY)
+            y = np.zeros(len(cause))
+            y[ran] = targets(cost, "normal-score")
+            if early:  # the size of gains matters too
+                logs = np.log(cost)
+                y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
             x, candidates = np.column_stack([x, self._of(told)]), np.column_stack([candidates, known])
-            chosen, *self._asked = _core.next_configs(x, y, cause, candidates, count, key)  # type: ignore[assignment]
+            chosen, *self._asked = _core.next_configs(x, y, cause, candidates, count, early, key)  # type: ignore[assignment]
             return chosen
         if known.shape[1]:
             return np.argsort(known.mean(1), kind="stable")[:count]
