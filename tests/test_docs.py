@@ -134,14 +134,16 @@ def test_the_examples_of_the_page_of_tuning_run(tmp_path, monkeypatch, capsys):
     assert run_examples(page, tmp_path, monkeypatch) == 7
     shown = re.search(r"^print\(tuned.config\)  # (.+)$", page, re.M)[1]
     told = capsys.readouterr().out
-    assert told.splitlines()[0] == shown and f"\n{shown}\n" in told, "the first device, and the second's second"
+    assert told.splitlines()[0] == shown and f"\n{shown}\n" in told, (
+        "the first device, and the second's second"
+    )
     assert re.search("tau of matmul, A100 +1.00", told)
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 def test_the_commands_of_the_page_of_tuning_run(tmp_path):
     (lines,) = re.findall(r"```sh\n(.*?)```", (DOCS / "tuning.md").read_text(), re.S)
-    (tmp_path / "kernel.c").write_text("volatile int x;\nint main(void) { x = BLOCK; return 0; }\n")
+    (tmp_path / "mykernel.c").write_text("volatile int x;\nint main(void) { x = BLOCK; return 0; }\n")
     for name in ("others", "laptop", "cluster"):
         config = '{"block": 16, "O": "1"}'
         script = f"records.Journal('{name}.jsonl').append(records.Record({config}, (1.5,), device='{name}'))"

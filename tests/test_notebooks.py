@@ -136,8 +136,10 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     elif path.stem == TUNES:
         printed = "".join(output.get("text", "") for output in outputs)
         assert pictures == 2, "what was measured, and the curves"
-        assert "measured again: 0 - the same answer: True" in printed and "a budget of five more: 5" in printed
-        assert len(re.findall("^tau of kernel, (?:red|green|blue)", printed, re.M)) == 3
+        assert (
+            "measured again: 0 - the same answer: True" in printed and "a budget of five more: 5" in printed
+        )
+        assert len(re.findall("^ *tau of kernel, (?:red|green|blue)", printed, re.M)) == 3
     else:
         assert pictures, "no picture was drawn"
         assert any("tau" in output.get("data", {}).get("text/html", "") for output in outputs), (
