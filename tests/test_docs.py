@@ -3,6 +3,9 @@
 import importlib
 import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +112,47 @@ def test_names_in_docstrings_exist():
                 else:
                     found = getattr(found, part)
     assert not wrong
+
+
+def run_examples(text, folder, monkeypatch):
+    """Run Python of a page as in a notebook, in an empty folder, and return how many blocks there were."""
+    monkeypatch.chdir(folder)
+    blocks, names = re.findall(r"```python\n(.*?)```", text, re.S), {}
+    for block in blocks:
+        exec(compile(block, "page", "exec"), names)
+    return len(blocks)
+
+
+def test_the_example_of_tuning_in_the_readme_runs(tmp_path, monkeypatch, capsys):
+    section = (ROOT / "README.md").read_text().split("\n## Tune anything\n")[1].split("\n## ")[0]
+    assert run_examples(section, tmp_path, monkeypatch) == 1
+    assert "best: block=1024, unroll=1\n" in capsys.readouterr().out and (tmp_path / "A100.jsonl").is_file()
+
+
+def test_the_examples_of_the_page_of_tuning_run(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "tuning.md").read_text()
+    assert run_examples(page, tmp_path, monkeypatch) == 7
+    shown = re.search(r"^print\(tuned.config\)  # (.+)$", page, re.M)[1]
+    told = capsys.readouterr().out
+    assert told.splitlines()[0] == shown and f"\n{shown}\n" in told, (
+        "the first device, and the second's second"
+    )
+    assert re.search("tau of matmul, A100 +1.00", told)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_the_commands_of_the_page_of_tuning_run(tmp_path):
+    (lines,) = re.findall(r"```sh\n(.*?)```", (DOCS / "tuning.md").read_text(), re.S)
+    (tmp_path / "mykernel.c").write_text("volatile int x;\nint main(void) { x = BLOCK; return 0; }\n")
+    for name in ("others", "laptop", "cluster"):
+        config = '{"block": 16, "O": "1"}'
+        script = f"records.Journal('{name}.jsonl').append(records.Record({config}, (1.5,), device='{name}'))"
+        subprocess.run(
+            [sys.executable, "-c", f"from tpugraphs import records; {script}"], cwd=tmp_path, check=True
+        )
+    assert "--budget 60s" in lines
+    script = f'tpugraphs() {{ "{sys.executable}" -m tpugraphs "$@"; }}\n' + lines.replace("60s", "3")
+    done = subprocess.run(["bash", "-e"], input=script, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "gain over the default" in done.stdout and "laptop" in done.stdout
+    assert (tmp_path / "all.csv").read_text().count("\n") == 3

@@ -33,8 +33,10 @@ LEFT = {
     "05_how_long_will_my_network_take": [],
     "06_your_own_model_and_loss": [],
     "07_your_own_kernels": [],
+    "08_tune_anything": [],
 }
 TIMES = "05_how_long_will_my_network_take"  # ranks nothing
+TUNES = "08_tune_anything"
 SHORT = {
     "STEPS": 10,
     "CONFIGS": 8,
@@ -131,6 +133,13 @@ def test_runs(path: Path, tmp_path: Path) -> None:
         printed = "".join(output.get("text", "") for output in outputs)
         assert pictures == (4 if "needs PyTorch" in printed else 5), "one of each section"
         assert "80 %" in printed and "hours of an epoch" in printed
+    elif path.stem == TUNES:
+        printed = "".join(output.get("text", "") for output in outputs)
+        assert pictures == 2, "what was measured, and the curves"
+        assert (
+            "measured again: 0 - the same answer: True" in printed and "a budget of five more: 5" in printed
+        )
+        assert len(re.findall("^ *tau of kernel, (?:red|green|blue)", printed, re.M)) == 3
     else:
         assert pictures, "no picture was drawn"
         assert any("tau" in output.get("data", {}).get("text/html", "") for output in outputs), (

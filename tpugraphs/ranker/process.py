@@ -464,7 +464,7 @@ class MultiTaskGaussianProcess(Process):
         configs, which = np.unique(np.concatenate(parts), axis=0, return_inverse=True)
         if len(configs) > _PROGRAMS:
             most = f"at most {_PROGRAMS:,} different configs, got {len(configs):,}"
-            todo = "measure programs with the same configs, or train a Ranker"
+            todo = "tg.tune or tg.Tuner(records=...) take more and go on measuring, a Ranker ranks them"
             raise ConfigError(f"train: expected {most}: {todo}")
         if len(configs) == 1:
             todo, name = "all are the same, so nothing can be learnt", str(graphs[0].name)

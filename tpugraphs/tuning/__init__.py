@@ -1,5 +1,6 @@
 """Tune anything that can be measured: a space of configs, a tuner that asks for the next, and the loop."""
 
+from tpugraphs.tuning import kernel_tuner, triton
 from tpugraphs.tuning.command import Command
 from tpugraphs.tuning.loop import tune
 from tpugraphs.tuning.measuring import Failed, OnDevice, Outcome, on_device
@@ -18,6 +19,8 @@ __all__ = [
     "Tuned",
     "Tuner",
     "TunerReport",
+    "kernel_tuner",
     "on_device",
+    "triton",
     "tune",
 ]

@@ -19,6 +19,8 @@ from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.records import Journal, Record, environment
 from tpugraphs.system.arguments import check_type
 
+__all__ = ["listener", "perf_model"]
+
 
 def perf_model(
     ranker: Scorer, schema: Schema | None = None, columns: Mapping[str, Any] | None = None
@@ -57,9 +59,7 @@ def perf_model(
     """
     schema = getattr(ranker, "schema", None) if schema is None else schema
     if not isinstance(schema, Schema) or not schema.config:
-        text = (
-            "expected that of a table, with columns of configs; train on graphs of tg.from_frame, or give it"
-        )
+        text = "expected columns of configs, as of a table; train on graphs of tg.from_frame, or give it"
         raise ConfigError(f"schema: {text}, got {schema!r:.80}")
     features, config = schema.names("graph"), schema.names("config")
     given = dict(check_type("columns", {} if columns is None else columns, dict))
@@ -67,9 +67,7 @@ def perf_model(
     def model(**arguments: Any) -> float:
         values = arguments | given
         if missing := [name for name in (*features, *config) if name not in values]:
-            raise ConfigError(
-                f"perf_model: the kernel has no {', '.join(missing)}; give their values as columns="
-            )
+            raise ConfigError(f"perf_model: the kernel has no {', '.join(missing)}; give them as columns=")
         row = {name: [values[name]] for name in (*features, *config)}
         (graph,) = from_frame(row, config=config, features=features, runtime=None, schema=schema)
         return float(ranker.predict(graph)[0])
