@@ -221,7 +221,9 @@ def test_what_cannot_be_learnt(graphs: list[tg.Graph], fitted: MultiTaskGaussian
     with pytest.raises(tg.DataError, match="schema"):
         process.fit([graphs[0], tg.Graph(config_feat=[[1.0], [2.0]], runtime=[1.0, 2.0])])
     many = tg.Graph(config_feat=np.arange(1001.0)[:, None], runtime=1 + np.arange(1001.0))
-    refuses(lambda: process.fit([many]), tg.ConfigError, "configs", "1,001", "tg.tune", "tg.Tuner(records=...)")
+    refuses(
+        lambda: process.fit([many]), tg.ConfigError, "configs", "1,001", "tg.tune", "tg.Tuner(records=...)"
+    )
     refuses(lambda: process.fit([graphs[0]] * 1001), tg.ConfigError, "graphs", "1,001")
     refuses(lambda: fitted.predict(many), tg.DataError, "schema")
     refuses(lambda: process.predict(graphs[0]), tg.Error, "learnt nothing")

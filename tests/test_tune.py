@@ -704,3 +704,23 @@ def test_reports(tmp_path):
     assert found["config"] == BEST and len(found["records"]) == 40 and found["finalists"][0]["config"] == BEST
     failed = tune(lambda config: cost(config) if config != DEFAULT else None)
     assert json.loads(failed.to_json())["gain"] is None
+
+
+def test_one_journal_is_resumed_and_read_as_records_of_other_devices(tmp_path):
+    path, space = (
+        tmp_path / "all.jsonl",
+        tg.Space({"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3, 4]}, default={"a": 1, "b": 1}),
+    )
+    cost = lambda config: config["a"] * config["b"] + 1.0  # noqa: E731
+    tg.tune(cost, space, 10, journal=path, problem="p", device="x", confirm=0, verbose=False)
+    options = {
+        "journal": path,
+        "records": [path],
+        "problem": "p",
+        "device": "y",
+        "confirm": 0,
+        "verbose": False,
+    }
+    first = tg.tune(cost, space, 6, **options)
+    again = tg.tune(cost, space, 8, **options)
+    assert [one.config for one in again.records[:6]] == [one.config for one in first.records]

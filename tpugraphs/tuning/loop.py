@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import Scorer
-from tpugraphs.records import Journal, Record, environment
+from tpugraphs.records import Journal, Record, environment, read
 from tpugraphs.system.arguments import check_choice, check_number, check_type, check_whole, is_whole
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
@@ -157,7 +157,8 @@ def tune(
         if kept is not None:
             stack.enter_context(_alone(kept, names))
         if tuner is None:
-            prior: dict[str, Any] = {"graph": graph, "ranker": ranker, "records": records}
+            others = _others(records, kept, names)
+            prior: dict[str, Any] = {"graph": graph, "ranker": ranker, "records": others}
             tuner = Tuner(space, seed=seed, direction=direction, **prior, **names)
         bar = stack.enter_context(Progress(limit.evaluations, "tune", "config", verbose))
         maximize = direction == "maximize"
@@ -425,6 +426,20 @@ class _Run:
             dict(self.reasons), median(repeated[-half:]) / median(repeated[:half]) if half else None,
             self.watch.seconds(), interrupted, DIRECTIONS[self.maximize], self.tuner,
         )  # fmt: skip
+
+
+def _others(records: Any, kept: str | None, names: Mapping[str, str]) -> Any:
+    """Return records without those in the call's own journal of its problem and device, which are resumed."""
+    if records is None or kept is None:
+        return records
+    given = [records] if isinstance(records, (str, os.PathLike, Record)) else list(records)
+    own, found = [*names.values()], list[Any]()
+    for one in given:
+        if isinstance(one, Record) or absolute(one) != kept:
+            found.append(one)
+        else:
+            found += [record for record in read(one) if [record.problem, record.device] != own]
+    return found
 
 
 @contextmanager

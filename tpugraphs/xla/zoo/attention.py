@@ -1,5 +1,7 @@
 """Attention with its heads axis in several places, and transformer blocks."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array

@@ -5,6 +5,8 @@ over few elements. Real programs are too few to separate these, so composed ones
 half of its steps from one kind. All are in one group, which is for training only.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial

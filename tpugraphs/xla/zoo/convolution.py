@@ -1,5 +1,7 @@
 """Convolutions: plain, residual, depthwise, transposed, U-shaped, in three dimensions."""
 
+from __future__ import annotations
+
 import itertools
 
 import jax

@@ -1,5 +1,7 @@
 """Dense layers, chains of products, normalisations, elementwise chains."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array

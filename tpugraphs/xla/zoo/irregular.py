@@ -1,5 +1,7 @@
 """Gathers, scatters, segments, embeddings, sorting, neighbours, prefix sums."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

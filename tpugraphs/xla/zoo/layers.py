@@ -1,8 +1,12 @@
 """Layers that several families are built of. Shapes: b batch, t time or token, d width, h heads."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+
+__all__ = ["NHWC", "attend", "causal_mask", "conv", "dense", "layer_norm", "relu", "split_heads", "swish"]
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 

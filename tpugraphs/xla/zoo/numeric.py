@@ -1,5 +1,7 @@
 """Numerical programs: differences, prices, images resampled, iterations on matrices."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax

@@ -1,5 +1,7 @@
 """Loops over time: gated cells, neurons, a stencil, a linear recurrence in chunks."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 
+__all__ = ["GROUPS", "Arrays", "Built", "Draw", "Family", "Program", "families", "family", "programs"]
+
 Arrays = tuple[NDArray[Any], ...]
 Built = tuple[Callable[..., Any], Arrays]
 

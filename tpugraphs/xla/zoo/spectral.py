@@ -1,5 +1,7 @@
 """Programs around the fast Fourier transform."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax import Array, lax
 

@@ -1,5 +1,7 @@
 """Steps of training: loss, gradients, update of the weights."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
