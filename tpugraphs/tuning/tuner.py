@@ -52,9 +52,9 @@ class Tuner:
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
     what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance: by
     expected improvement until 60 ran, then by a lower confidence bound. Those of one batch are chosen as if
-    the ones before had been measured. Failures are learnt apart, each cause by trees of its own. What a ranker
-    predicts, and what records of other problems and devices show, are further columns of the surrogate: a
-    prior that misleads is corrected.
+    the ones before had been measured. Failures are learnt apart, each cause by trees of its own. What a
+    ranker predicts, and what records of other problems and devices show, are further columns of the
+    surrogate: a prior that misleads is corrected.
 
     Parameters
     ----------
