@@ -87,7 +87,7 @@ def tune(
         ``"auto"``: ten times what nine of ten took, at least one second, and ten minutes for the first.
         By default measurements run in this process, without a limit.
     executor : Executor, optional
-        Anything shaped like those of :mod:`concurrent.futures`: measures a batch at once. The confirmation
+        Anything shaped like those of ``concurrent.futures``: measures a batch at once. The confirmation
         measures one after the other.
     journal : path, optional
         Every measurement is appended to this file as it ends. The same call goes on where an earlier one

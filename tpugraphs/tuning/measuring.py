@@ -307,7 +307,7 @@ class Runner:
     limited : bool
         There will be timeouts, so a child measures.
     executor : Executor, optional
-        Anything shaped like those of :mod:`concurrent.futures`.
+        Anything shaped like those of ``concurrent.futures``.
     """
 
     def __init__(self, measure: Measure, limited: bool, executor: Executor | None = None) -> None:
