@@ -117,9 +117,10 @@ static tg_status trees_left_out(asking *a, double *guess, tg_error *err) {
 }
 
 static tg_status pick_model(asking *a, const tg_surrogate *process, tg_asked *asked, tg_error *err) {
-    tg_surrogate_left_out(process, a->guess);
+    tg_status status = tg_surrogate_left_out(process, a->guess, err);
+    if (status != TG_OK) return status;
     asked->tau[0] = tau(a->guess, a->y, a->n);
-    const tg_status status = trees_left_out(a, a->guess, err);
+    status = trees_left_out(a, a->guess, err);
     asked->tau[1] = status == TG_OK ? tau(a->guess, a->y, a->n) : -1;
     asked->model = asked->tau[1] > asked->tau[0] + better ? TG_BY_TREES : TG_BY_PROCESS;
     return status;
