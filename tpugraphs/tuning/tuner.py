@@ -325,7 +325,7 @@ class Tuner:
         return ((self.seed << 32) + (self.seed >> 32) + len(self._order)) % 2**64
 
     def _pool(self, n: int, seen: set[bytes], told: Codes) -> tuple[Codes, Floats]:
-        """Return candidates (m, P), n if there are, that were not seen, and what is known of them before (m, Q)."""
+        """Return n or more candidates (m, P) that were not seen, and what is known of them before (m, Q)."""
         if self._every is not None and self._known is not None:
             free = np.ones(len(self._every), np.bool_)
             free[[self._place[code] for code in seen]] = False
