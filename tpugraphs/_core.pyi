@@ -668,6 +668,22 @@ class Space:
 def tree_means(
     x: NDArray[np.float64], y: NDArray[np.float64], pool: NDArray[np.float64], trees: int, key: int, /
 ) -> NDArray[np.float64]: ...
+def process(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    pool: NDArray[np.float64],
+    logs: NDArray[np.float64],
+    early: bool,
+    count: int,
+    /,
+) -> tuple[
+    float,
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+]: ...
 def next_configs(
     x: NDArray[np.float64],
     y: NDArray[np.float64],

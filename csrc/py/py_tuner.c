@@ -1,6 +1,9 @@
 /* Surrogates of a tuner, for Python. */
 #include "py/py_space.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "search/extra_trees.h"
 #include "search/surrogate.h"
 #include "search/tuner.h"
@@ -74,6 +77,58 @@ static PyObject *tree_means(PyObject *self, PyObject *args) {
     return NULL;
 }
 
+/* With shifts of 0; found: gradient (F + 2), left_out (n), mean (m), variance (m), chosen (count). */
+static tg_status look(PyArrayObject *const a[3], const npy_intp dims[3], const double *logs, int early,
+                      double *value, PyArrayObject *const found[5], tg_error *err) {
+    const double *x = TG_F64(a[0]), *y = TG_F64(a[1]), *pool = TG_F64(a[2]);
+    double *mean = TG_F64(found[2]), *none = calloc((size_t)dims[2] + 1, sizeof *none);
+    tg_surrogate s = {.block = NULL};
+    tg_status status =
+        none == NULL ? tg_fail(err, TG_E_MEMORY, "no memory")
+                     : tg_surrogate_posterior(x, y, dims[0], dims[1], logs, value, TG_F64(found[0]), err);
+    if (status == TG_OK) status = tg_surrogate_fit(&s, x, y, dims[0], dims[1], logs, err);
+    if (status == TG_OK) status = tg_surrogate_left_out(&s, TG_F64(found[1]), err);
+    if (status == TG_OK) status = tg_surrogate_mean(&s, pool, dims[2], mean, TG_F64(found[3]), err);
+    if (status == TG_OK)
+        status = tg_surrogate_choose(&s, pool, dims[2], mean, none, early, PyArray_DIM(found[4], 0),
+                                     TG_I64(found[4]), err);
+    tg_surrogate_free(&s);
+    free(none);
+    return status;
+}
+
+/* process(x, y, pool, logs, early, count) -> (value, gradient, left_out, mean, variance, chosen): all of search/surrogate.h */
+static PyObject *process(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given[3], *of;
+    PyArrayObject *a[3], *found[5] = {NULL};
+    npy_intp dims[3];
+    double value = 0;
+    int early;
+    long long count;
+    if (!PyArg_ParseTuple(args, "OOOOpL:process", &given[0], &given[1], &given[2], &of, &early, &count) ||
+        !take(given, a, dims))
+        return NULL;
+    npy_intp logs = dims[1] + 2;
+    PyArrayObject *at = tg_array(of, "logs", NPY_FLOAT64, 1, &logs, "(F + 2,)");
+    if (at == NULL || !all_finite(at, "logs")) return NULL;
+    if (dims[0] < 1 || dims[0] > TG_SURROGATE_ROWS || count < 0 || count > dims[2])
+        return PyErr_Format(PyExc_ValueError, "process: expected 1..%d rows, and count <= m",
+                            (int)TG_SURROGATE_ROWS);
+    const npy_intp sizes[5] = {logs, dims[0], dims[2], dims[2], (npy_intp)count};
+    tg_error err;
+    int made = 1;
+    for (int i = 0; i < 5 && made; i++)
+        made = (found[i] = tg_new_array(i < 4 ? NPY_FLOAT64 : NPY_INT64, 1, &sizes[i])) != NULL;
+    if (made) memset(TG_F64(found[0]), 0, (size_t)logs * sizeof(double));
+    const tg_status status = made ? look(a, dims, TG_F64(at), early, &value, found, &err) : TG_E_MEMORY;
+    if (status == TG_OK)
+        return Py_BuildValue("dNNNNN", value, found[0], found[1], found[2], found[3], found[4]);
+    if (made) tg_raise(&err, NULL);
+    for (int i = 0; i < 5; i++) Py_XDECREF((PyObject *)found[i]);
+    return NULL;
+}
+
 /* next_configs(x, y, cause, pool, count, early, key) -> (chosen (count,) int64, model, tau of the process, of trees) */
 static PyObject *next_configs(PyObject *self, PyObject *args) {
     (void)self;
@@ -139,6 +194,7 @@ static PyObject *first_configs(PyObject *self, PyObject *args) {
 
 PyMethodDef tg_tuner_methods[] = {
     {"tree_means", tree_means, METH_VARARGS, PyDoc_STR("Predictions of extremely randomized trees.")},
+    {"process", process, METH_VARARGS, PyDoc_STR("What a Gaussian process says of configs.")},
     {"next_configs", next_configs, METH_VARARGS, PyDoc_STR("Configs to measure next, by a surrogate.")},
     {"first_configs", first_configs, METH_VARARGS,
      PyDoc_STR("Configs to measure first, far from each other.")},

@@ -133,23 +133,22 @@ static double posterior(const tuning *t, const double *logs) {
     return value;
 }
 
+/* Room, all of it at t->xs, with (F + 2) three times after the gradient; 0 without memory. */
+static int begin(tuning *t, const double *x, const double *y, int64_t n, int64_t F) {
+    double *block = malloc((size_t)(n * F + 4 * n * n + n + 4 * (F + 2)) * sizeof *block);
+    if (block == NULL) return 0;
+    double *at = block + n * F;
+    *t = (tuning){.x = x, .y = y, .n = n, .F = F, .xs = block, .K = at, .slope = at + n * n};
+    t->L = at + 2 * n * n, t->inverse = at + 3 * n * n;
+    t->weight = at + 4 * n * n, t->gradient = t->weight + n;
+    return 1;
+}
+
 tg_status tg_surrogate_tune(const double *x, const double *y, int64_t n, int64_t F, double *logs,
                             tg_cancel *cancel, tg_error *err) {
-    const size_t size = (size_t)(n * F + 4 * n * n + n + 5 * (F + 2));
-    double *block = malloc(size * sizeof *block);
-    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
-    double *at = block + n * F;
-    tuning t = {x,
-                y,
-                n,
-                F,
-                block,
-                at,
-                at + n * n,
-                at + 2 * n * n,
-                at + 3 * n * n,
-                at + 4 * n * n,
-                at + 4 * n * n + n};
+    tuning t;
+    if (!begin(&t, x, y, n, F))
+        return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
     double *best = t.gradient + F + 2, *step = best + F + 2, *before = step + F + 2;
     double least = INFINITY;
     tg_status status = TG_OK;
@@ -172,8 +171,19 @@ tg_status tg_surrogate_tune(const double *x, const double *y, int64_t n, int64_t
         }
     }
     memcpy(logs, best, (size_t)(F + 2) * sizeof *best);
-    free(block);
+    free(t.xs);
     return status;
+}
+
+tg_status tg_surrogate_posterior(const double *x, const double *y, int64_t n, int64_t F, const double *logs,
+                                 double *value, double *gradient, tg_error *err) {
+    tuning t;
+    if (!begin(&t, x, y, n, F))
+        return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
+    *value = posterior(&t, logs);
+    if (isfinite(*value)) memcpy(gradient, t.gradient, (size_t)(F + 2) * sizeof *gradient);
+    free(t.xs);
+    return TG_OK;
 }
 
 void tg_surrogate_free(tg_surrogate *s) {
@@ -207,18 +217,19 @@ tg_status tg_surrogate_fit(tg_surrogate *s, const double *x, const double *y, in
     return TG_OK;
 }
 
-void tg_surrogate_left_out(const tg_surrogate *s, double *mean) {
+tg_status tg_surrogate_left_out(const tg_surrogate *s, double *mean, tg_error *err) {
     const int64_t n = s->n;
     double *inverse = malloc((size_t)(n * n) * sizeof *inverse);
-    for (int64_t i = 0; i < n; i++) mean[i] = s->y[i];
-    if (inverse == NULL) return;
+    if (inverse == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a process of %lld rows", (long long)n);
     invert(s->factor, n, inverse);
     for (int64_t i = 0; i < n; i++) {
         double own = 0;
         for (int64_t k = i; k < n; k++) own += inverse[k * n + i] * inverse[k * n + i];
-        mean[i] -= s->weight[i] / own;
+        mean[i] = s->y[i] - s->weight[i] / own;
     }
     free(inverse);
+    return TG_OK;
 }
 
 tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean,

@@ -24,13 +24,18 @@ typedef struct tg_surrogate {
 tg_status tg_surrogate_tune(const double *x, const double *y, int64_t n, int64_t F, double *logs,
                             tg_cancel *cancel, tg_error *err);
 
+/* What tg_surrogate_tune makes small, minus the logarithm of the posterior of logs(F + 2), and its gradient(F + 2); the value is
+   infinite, and the gradient not written, where the covariance is not definite. */
+tg_status tg_surrogate_posterior(const double *x, const double *y, int64_t n, int64_t F, const double *logs,
+                                 double *value, double *gradient, tg_error *err);
+
 /* A process of x(n, F), y(n) with these logs(F + 2). Free also after an error. */
 tg_status tg_surrogate_fit(tg_surrogate *s, const double *x, const double *y, int64_t n, int64_t F,
                            const double *logs, tg_error *err);
 void tg_surrogate_free(tg_surrogate *s);
 
 /* mean(n) of each row by all others (leave one out). */
-void tg_surrogate_left_out(const tg_surrogate *s, double *mean);
+tg_status tg_surrogate_left_out(const tg_surrogate *s, double *mean, tg_error *err);
 
 /* mean(m), and a bound of the variance (m), of pool(m, F): what the likest row alone leaves of it. */
 tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean,

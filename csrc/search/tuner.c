@@ -9,7 +9,7 @@
 #include "search/surrogate.h"
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
-enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50 };
+enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
 static const double better = 0.02;   /* tau by which trees must lead */
 static const double per_failure = 3; /* standard scores that a certain failure costs */
 
@@ -117,9 +117,10 @@ static tg_status trees_left_out(asking *a, double *guess, tg_error *err) {
 }
 
 static tg_status pick_model(asking *a, const tg_surrogate *process, tg_asked *asked, tg_error *err) {
-    tg_surrogate_left_out(process, a->guess);
+    tg_status status = tg_surrogate_left_out(process, a->guess, err);
+    if (status != TG_OK) return status;
     asked->tau[0] = tau(a->guess, a->y, a->n);
-    const tg_status status = trees_left_out(a, a->guess, err);
+    status = trees_left_out(a, a->guess, err);
     asked->tau[1] = status == TG_OK ? tau(a->guess, a->y, a->n) : -1;
     asked->model = asked->tau[1] > asked->tau[0] + better ? TG_BY_TREES : TG_BY_PROCESS;
     return status;
@@ -182,24 +183,33 @@ static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_e
     return status;
 }
 
-/* Those that could be best by a bound of their deviation are looked at closely. */
+/* Those that could be best by a bound of their deviation are looked at closely, the first of a very large batch one after
+   the other; the others follow by their bound. */
 static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64_t count, int64_t *chosen,
                                    tg_error *err) {
-    const int64_t F = a->told->F, closely = a->m < CLOSELY ? a->m : CLOSELY < count ? count : CLOSELY;
-    int64_t *near = malloc((size_t)closely * (sizeof *near + (size_t)(F + 2) * sizeof(double)));
+    const int64_t F = a->told->F, most = count < CLOSELY ? CLOSELY : count + BATCH,
+                  wanted = a->m < most ? a->m : most, closely = wanted < CLOSELY ? wanted : CLOSELY,
+                  batch = count < BATCH ? count : BATCH;
+    int64_t *near =
+        malloc((size_t)wanted * sizeof *near + (size_t)closely * (size_t)(F + 2) * sizeof(double));
     if (near == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
-    double *x = (double *)(near + closely), *mean = x + closely * F, *shift = mean + closely;
+    double *x = (double *)(near + wanted), *mean = x + closely * F, *shift = mean + closely;
     tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
     for (int64_t i = 0; i < a->m; i++) a->guess[i] = a->mean[i] + a->shift[i] - sqrt(fmax(a->variance[i], 0));
-    least_of(a->guess, a->m, closely, near);
+    least_of(a->guess, a->m, wanted, near);
     for (int64_t i = 0; i < closely; i++) {
         memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
         mean[i] = a->mean[near[i]], shift[i] = a->shift[near[i]];
     }
     if (status == TG_OK)
-        status = tg_surrogate_choose(process, x, closely, mean, shift, a->told->early, count, chosen, err);
-    for (int64_t i = 0; i < count && status == TG_OK; i++) chosen[i] = near[chosen[i]];
+        status = tg_surrogate_choose(process, x, closely, mean, shift, a->told->early, batch, chosen, err);
+    for (int64_t i = 0; i < batch && status == TG_OK; i++) {
+        const int64_t one = chosen[i];
+        chosen[i] = near[one], near[one] = -1;
+    }
+    for (int64_t i = 0, k = batch; k < count && status == TG_OK; i++)
+        if (near[i] >= 0) chosen[k++] = near[i];
     free(near);
     return status;
 }

@@ -84,8 +84,9 @@ class TunerReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for numbers that are not finite."""
-        found = asdict(self)
-        found["runtimes"] = [None if math.isnan(one) else one for one in self.runtimes]
+        found = asdict(self) | {"runtime": _plain(self.runtime), "runtimes": list(map(_plain, self.runtimes))}
+        for name in ("surrogate", "priors"):
+            found[name] = {key: _plain(value) for key, value in found[name].items()}
         return found
 
     def to_json(self) -> str:
@@ -94,6 +95,10 @@ class TunerReport:
 
     def __str__(self) -> str:
         return self.table()
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(value: Any) -> str:

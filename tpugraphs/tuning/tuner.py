@@ -116,6 +116,10 @@ class Tuner:
             raise ConfigError(
                 "graph, ranker: expected both or neither: the ranker scores configs of the graph"
             )
+        if graph is not None:
+            check_type("graph", graph, Graph)
+            if not isinstance(ranker, Scorer) or not ranker.fitted:
+                raise ConfigError(f"ranker: expected a fitted scorer, got {type(ranker).__name__}")
         self.graph, self.ranker = graph, ranker
         self._codes: dict[bytes, int] = {}  # of what was told: its row
         self._runtimes: list[list[float]] = []
@@ -158,7 +162,9 @@ class Tuner:
         listed = [configs] if isinstance(configs, Mapping) else list(configs)
         codes = self.space.codes(listed)
         try:
-            times = np.asarray(runtimes, np.float64).reshape(len(listed), -1)
+            times = np.asarray(runtimes, np.float64)
+            times = times[None] if isinstance(configs, Mapping) or not times.ndim else times
+            times = times.reshape(len(listed), math.prod(times.shape[1:]))
         except (TypeError, ValueError):
             raise ConfigError(
                 f"runtimes: expected numbers for {len(listed)} configs, got {runtimes!r:.80}"
@@ -193,7 +199,9 @@ class Tuner:
 
     def _take(self, records: Any) -> None:
         """Divide records into what counts as told and priors."""
-        given = [records] if isinstance(records, (str, os.PathLike, Record)) else list(records or ())
+        kinds = str, os.PathLike, Record
+        given = [records] if isinstance(records, kinds) or not isinstance(records, Iterable) else [*records]
+        given = [check_type("records", one, *kinds) for one in given if records is not None]
         found = [(i if isinstance(one, Record) else str(one), one) for i, one in enumerate(given)]
         named = [("" if isinstance(one, Record) else name, record) for name, one in found for record in
                  ([one] if isinstance(one, Record) else read(one))]  # fmt: skip
@@ -255,14 +263,14 @@ class Tuner:
 
     # ---- asking
 
-    def ask(self, n: int = 1, pending: Sequence[Config] = ()) -> list[Config]:
+    def ask(self, n: int = 1, pending: Config | Sequence[Config] = ()) -> list[Config]:
         """Return configurations to measure next, the most wanted first.
 
         Parameters
         ----------
         n : int
             How many; fewer come only where the space has no others.
-        pending : list of dict
+        pending : dict or list of dict
             Configurations that are being measured elsewhere, not to be asked for.
 
         Returns
@@ -276,14 +284,17 @@ class Tuner:
             `n` is less than 1, or a pending configuration is not in the space.
         """
         check_whole("n", n, 1)
-        told, waiting = self._told(), self.space.codes(list(pending))
+        told, waiting = (
+            self._told(),
+            self.space.codes([pending] if isinstance(pending, Mapping) else list(pending)),
+        )
         seen = {*self._codes, *(code.tobytes() for code in waiting)}
         asked: list[Codes] = []
         if self.space.default is not None:
             default = self.space.codes([self.space.default])
             if default[0].tobytes() not in seen:
                 asked, seen = [default], {*seen, default[0].tobytes()}
-        pool, known = self._pool(seen, told)
+        pool, known = self._pool(n, seen, told)
         count = min(n - len(asked), len(pool))
         if count > 0:
             asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, known, count)])
@@ -311,17 +322,17 @@ class Tuner:
         return _core.first_configs(there, candidates, count, key)
 
     def _key(self) -> int:
-        return (self.seed << 32) + len(self._order)
+        return ((self.seed << 32) + (self.seed >> 32) + len(self._order)) % 2**64
 
-    def _pool(self, seen: set[bytes], told: Codes) -> tuple[Codes, Floats]:
-        """Return candidates (m, P) that were not seen, and what is known of them before (m, Q)."""
+    def _pool(self, n: int, seen: set[bytes], told: Codes) -> tuple[Codes, Floats]:
+        """Return n or more candidates (m, P) that were not seen, and what is known of them before (m, Q)."""
         if self._every is not None and self._known is not None:
             free = np.ones(len(self._every), np.bool_)
             free[[self._place[code] for code in seen]] = False
             return self._every[free], self._known[free]
         cost = self._cost(self._medians())
         best = [i for i in np.argsort(cost, kind="stable")[:_NEAR] if not math.isnan(cost[i])]
-        parts = [self.space.core.sample(_DRAWN, self._key())]
+        parts = [self.space.core.sample(max(_DRAWN, n + len(seen)), self._key())]
         parts += [self.space.core.neighbours(told[i]) for i in best]
         codes = np.unique(np.concatenate(parts), axis=0)
         codes = codes[[code.tobytes() not in seen for code in codes]]
