@@ -404,6 +404,16 @@ def test_records_of_the_same_problem_and_device_count_as_told(tmp_path):
     assert tg.Tuner(SPACE, records=records).records == 0
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+@pytest.mark.parametrize("device", ["new", "old"])
+def test_records_may_have_runtimes_of_0(direction, device):
+    records = [Record({"a": a, "b": 0}, (float(a),), problem="p", device=device) for a in range(8)]
+    tuner = tg.Tuner(SPACE, records=records, problem="p", device="new", direction=direction)
+    assert len(tuner.ask(3)) == 3
+    if device == "new":
+        assert tuner.best == {"a": 0 if direction == "minimize" else 7, "b": 0}
+
+
 def test_configs_of_records_that_are_elsewhere_are_left_out():
     outside = [Record({"a": 99, "b": 1}, (1.0,), problem="p", device="new"), Record({"c": 1}, (1.0,))]
     tuner = tg.Tuner(SPACE, records=outside, problem="p", device="new")

@@ -227,7 +227,7 @@ class Tuner:
 
     def _cost(self, runtimes: ArrayLike) -> Floats:
         """Return what is to be small."""
-        values = np.asarray(runtimes, np.float64)
+        values = np.maximum(np.asarray(runtimes, np.float64), 1e-300)  # records may have 0
         return 1 / values if self.direction == "maximize" else values
 
     # ---- what is known
