@@ -420,6 +420,42 @@ def test_configs_of_records_that_are_elsewhere_are_left_out():
     assert tuner.records == 0 and len(tuner.ask(2)) == 2 and tuner.report().priors == {}
 
 
+@pytest.fixture(scope="module")
+def flags():
+    """A fitted ranker of compiler flags, a graph it has not seen, and its measured configs as dicts."""
+    programs = tg.open_collection("options:xla:cpu")
+    ranker = tg.Ranker("graph-config", steps=20).fit(list(programs.train[:4]), verbose=False)
+    graph = programs.train[20]
+    return ranker, graph, [graph.schema.decode("config", row) for row in graph.config_feat]
+
+
+def test_a_ranker_leads_the_first_configs_and_is_weighed_by_what_is_told(flags):
+    ranker, graph, configs = flags
+    tuner = tg.Tuner(tg.Space.from_table(configs), graph, ranker)
+    scores = dict(zip(keys(configs), ranker.predict(graph, verbose=False), strict=True))
+    assert scores[keys(tuner.ask())[0]] == pytest.approx(min(scores.values()), rel=1e-5, abs=1e-6)
+    runtimes = dict(zip(keys(configs), graph.runtime, strict=True))
+    for _ in range(10):
+        asked = tuner.ask(2)
+        tuner.tell(asked, [float(runtimes[key]) for key in keys(asked)])
+    assert list(tuner.report().priors) == ["ranker"] and "tau of ranker" in tuner.report().table()
+
+
+def test_a_ranker_scores_configs_of_a_large_space(flags):
+    ranker, graph, configs = flags
+    space = tg.Space({name: sorted({one[name] for one in configs}) for name in configs[0]})
+    assert space.size > 20_000
+    tuner = tg.Tuner(space, graph, ranker)
+    run(tuner, lambda config: 1.0 + sum(value is True for value in config.values()), 4, 3)
+    assert tuner.ask(2) == tuner.ask(2) and tuner.records == 12
+
+
+def test_the_parameters_are_the_columns_of_the_graph(flags):
+    ranker, graph, _ = flags
+    refuses(lambda: tg.Tuner(SPACE, graph, ranker), ConfigError, "space", "xla_cpu_scheduler_type", "a, b")
+    refuses(lambda: tg.Tuner(SPACE, graph, tg.Ranker("graph-config")), ConfigError, "ranker", "fitted")
+
+
 # ---- reports ----------------------------------------------------------------------------------------------
 
 
