@@ -10,6 +10,8 @@
 enum { STEPS = 50, TILE = 64 };
 static const double least_noise = 1e-4, least_step = 1e-3, most_step = 1.0, first_step = 0.3, farthest = 7;
 
+static const double per_failure = 3; /* standard scores that a certain failure costs */
+
 /* Normal priors of the logs: of 1 / length, variance, noise. */
 static const double prior_mean[3] = {0, 0, -3.5}, prior_spread[3] = {1, 1, 1.5};
 
@@ -261,12 +263,13 @@ tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m
 
 /* ---- choosing ---- */
 
-double tg_wanted(double mean, double deviation, double best, int early) {
-    if (!early) return mean - deviation;
-    const double ahead = (best - mean) / deviation;
-    if (ahead < -5) return -1e-9 * exp(ahead) * deviation; /* nothing is left of it, but the order */
-    return -deviation *
-           (ahead * 0.5 * erfc(-ahead * 0.70710678118654752) + 0.39894228040143268 * exp(-ahead * ahead / 2));
+double tg_wanted(double mean, double deviation, double failing, double best, int early) {
+    if (!early) return mean + per_failure * failing - deviation;
+    const double ahead = (best - mean) / deviation, share = fmax(1 - failing, 1e-3);
+    if (ahead < -5) return -1e-9 * exp(ahead) * deviation * share; /* nothing is left of it, but the order */
+    const double below = 0.5 * erfc(-ahead * 0.70710678118654752),
+                 there = 0.39894228040143268 * exp(-ahead * ahead / 2);
+    return -deviation * (ahead * below + there) * share;
 }
 
 /* T(n, TILE): L^-1 times the covariances with n rows of tile pool(count <= TILE, F), already in lengths. */
@@ -321,7 +324,8 @@ static void condition(const choosing *c, int64_t one, int64_t k, double noise) {
 }
 
 tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t m, const double *mean,
-                              const double *shift, int early, int64_t count, int64_t *chosen, tg_error *err) {
+                              const double *failing, int early, int64_t count, int64_t *chosen,
+                              tg_error *err) {
     const int64_t tiles = (m + TILE - 1) / TILE, rows = s->n + count;
     double *block = malloc((size_t)(tiles * TILE * (s->F + rows + 1) + rows) * sizeof *block);
     if (block == NULL)
@@ -347,7 +351,8 @@ tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t
         for (int64_t i = 0; i < m; i++) {
             int taken = 0;
             for (int64_t j = 0; j < k; j++) taken |= chosen[j] == i;
-            const double value = tg_wanted(mean[i] + shift[i], sqrt(fmax(c.variance[i], 1e-12)), best, early);
+            const double value =
+                tg_wanted(mean[i], sqrt(fmax(c.variance[i], 1e-12)), failing[i], best, early);
             if (!taken && (value < least || chosen[k] < 0)) least = value, chosen[k] = i;
         }
         if (k + 1 < count) condition(&c, chosen[k], k, noise);

@@ -10,19 +10,18 @@
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
 enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
-static const double better = 0.02;   /* tau by which trees must lead */
-static const double per_failure = 3; /* standard scores that a certain failure costs */
+static const double better = 0.02; /* tau by which trees must lead */
 
 typedef struct asking {
     const tg_told *told;
     const double *pool;
     int64_t m, n; /* candidates; rows that are learnt from */
     uint64_t key;
-    int64_t *row;                    /* (told->n) those that ran, the ones that are learnt from first */
-    double *x, *y;                   /* (n, F), (n) */
-    double *guess;                   /* (max(n, m)) */
-    double *mean, *variance, *shift; /* (m) */
-    float *found;                    /* (TREES, max(n, m)) */
+    int64_t *row;                      /* (told->n) those that ran, the ones that are learnt from first */
+    double *x, *y;                     /* (n, F), (n) */
+    double *guess;                     /* (max(n, m)) */
+    double *mean, *variance, *failing; /* (m) */
+    float *found;                      /* (TREES, max(n, m)) */
     tg_cancel *cancel;
 } asking;
 
@@ -128,13 +127,13 @@ static tg_status pick_model(asking *a, const tg_surrogate *process, tg_asked *as
 
 /* ---- failures ---- */
 
-/* shift(m): the chance of failing, by cause, in standard scores. */
-static tg_status shift_failures(asking *a, tg_error *err) {
+/* failing(m): the chance of failing, each cause by trees of its own. */
+static tg_status learn_failures(asking *a, tg_error *err) {
     const tg_told *told = a->told;
     double *one = malloc((size_t)told->n * sizeof *one);
     if (one == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld rows", (long long)told->n);
     tg_status status = TG_OK;
-    memset(a->shift, 0, (size_t)a->m * sizeof *a->shift);
+    memset(a->failing, 0, (size_t)a->m * sizeof *a->failing);
     for (int32_t cause = 1; cause < TG_CAUSES && status == TG_OK; cause++) {
         int64_t count = 0;
         for (int64_t i = 0; i < told->n; i++) count += (int)(one[i] = told->cause[i] == cause);
@@ -144,7 +143,7 @@ static tg_status shift_failures(asking *a, tg_error *err) {
             tg_extra_trees(&how, told->x, one, told->n, told->F, a->pool, a->m, a->found, a->cancel, err);
         for (int32_t t = 0; t < how.trees && status == TG_OK; t++)
             for (int64_t i = 0; i < a->m; i++)
-                a->shift[i] += per_failure / how.trees * a->found[(int64_t)t * a->m + i];
+                a->failing[i] += 1.0 / how.trees * a->found[(int64_t)t * a->m + i];
     }
     free(one);
     return status;
@@ -177,7 +176,7 @@ static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_e
         }
         const double mean = sum / TREES;
         const double deviation = sqrt(fmax(squares / TREES - mean * mean, 1e-12));
-        a->mean[i] = tg_wanted(mean + a->shift[i], deviation, best, a->told->early);
+        a->mean[i] = tg_wanted(mean, deviation, a->failing[i], best, a->told->early);
     }
     if (status == TG_OK) least_of(a->mean, a->m, count, chosen);
     return status;
@@ -194,16 +193,17 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
         malloc((size_t)wanted * sizeof *near + (size_t)closely * (size_t)(F + 2) * sizeof(double));
     if (near == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory to choose among %lld configs", (long long)a->m);
-    double *x = (double *)(near + wanted), *mean = x + closely * F, *shift = mean + closely;
+    double *x = (double *)(near + wanted), *mean = x + closely * F, *failing = mean + closely;
     tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
-    for (int64_t i = 0; i < a->m; i++) a->guess[i] = a->mean[i] + a->shift[i] - sqrt(fmax(a->variance[i], 0));
+    for (int64_t i = 0; i < a->m; i++)
+        a->guess[i] = tg_wanted(a->mean[i], sqrt(fmax(a->variance[i], 0)), a->failing[i], 0, 0);
     least_of(a->guess, a->m, wanted, near);
     for (int64_t i = 0; i < closely; i++) {
         memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
-        mean[i] = a->mean[near[i]], shift[i] = a->shift[near[i]];
+        mean[i] = a->mean[near[i]], failing[i] = a->failing[near[i]];
     }
     if (status == TG_OK)
-        status = tg_surrogate_choose(process, x, closely, mean, shift, a->told->early, batch, chosen, err);
+        status = tg_surrogate_choose(process, x, closely, mean, failing, a->told->early, batch, chosen, err);
     for (int64_t i = 0; i < batch && status == TG_OK; i++) {
         const int64_t one = chosen[i];
         chosen[i] = near[one], near[one] = -1;
@@ -236,7 +236,7 @@ static tg_status choose(asking *a, int64_t count, int64_t *chosen, tg_asked *ask
     gather(a);
     if (status == TG_OK) status = tg_surrogate_fit(&process, a->x, a->y, a->n, F, logs, err);
     if (status == TG_OK) status = pick_model(a, &process, asked, err);
-    if (status == TG_OK) status = shift_failures(a, err);
+    if (status == TG_OK) status = learn_failures(a, err);
     if (status == TG_OK)
         status = asked->model == TG_BY_TREES ? choose_by_trees(a, count, chosen, err)
                                              : choose_by_process(a, &process, count, chosen, err);
@@ -257,8 +257,8 @@ tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, in
     asking a = {.told = told, .pool = pool, .m = m, .key = key, .cancel = cancel};
     a.row = (int64_t *)block;
     a.x = (double *)(a.row + told->n), a.y = a.x + rows * told->F, a.guess = a.y + rows;
-    a.mean = a.guess + wide, a.variance = a.mean + m, a.shift = a.variance + m;
-    a.found = (float *)(a.shift + m);
+    a.mean = a.guess + wide, a.variance = a.mean + m, a.failing = a.variance + m;
+    a.found = (float *)(a.failing + m);
     const tg_status status = choose(&a, count, chosen, asked, err);
     free(block);
     return status;

@@ -30,16 +30,8 @@ DIRECTIONS = ("minimize", "maximize")
 _FIRST = 4  # configs that run before there is a surrogate
 _EARLY = 60  # configs that run before confidence bounds
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
-_DRAWN, _NEAR, _KNOWN = (
-    3000,
-    10,
-    100,
-)  # of a larger space: by chance, next to so many best, best of other records
-_LEAST, _GROUPS, _ROWS = (
-    5,
-    8,
-    4000,
-)  # configs of a group of records, groups, configs of a group in a larger space
+_DRAWN, _NEAR = 3000, 10  # of a larger space: by chance, next to so many best
+_LEAST, _GROUPS = 5, 8  # configs of a group of records, groups
 _TREES = 30
 
 
@@ -294,17 +286,17 @@ class Tuner:
             default = self.space.codes([self.space.default])
             if default[0].tobytes() not in seen:
                 asked, seen = [default], {*seen, default[0].tobytes()}
-        pool, known = self._pool(n, seen, told)
+        pool = self._pool(n, seen, told)
         count = min(n - len(asked), len(pool))
         if count > 0:
-            asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, known, count)])
+            asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, count)])
         return [config for codes in asked for config in self.space.configs(codes)]
 
-    def _choose(self, told: Codes, more: Codes, pool: Codes, known: Floats, count: int) -> NDArray[np.int64]:
+    def _choose(self, told: Codes, more: Codes, pool: Codes, count: int) -> NDArray[np.int64]:
         """Return positions in the pool."""
         key = self._key()
         x, candidates = self.space.core.columns(told), self.space.core.columns(pool)
-        cause = np.array(self._cause, np.int32)
+        cause, known = np.array(self._cause, np.int32), self._of(np.concatenate([told, pool]))
         if np.count_nonzero(cause == 0) >= _FIRST:
             ran = cause == 0
             cost, early = self._cost(self._medians())[ran], bool(ran.sum() < _EARLY)
@@ -313,36 +305,39 @@ class Tuner:
             if early:  # the size of gains matters too
                 logs = np.log(cost)
                 y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
-            x, candidates = np.column_stack([x, self._of(told)]), np.column_stack([candidates, known])
-            chosen, *self._asked = _core.next_configs(x, y, cause, candidates, count, early, key)  # type: ignore[assignment]
+            x, candidates = (
+                np.column_stack([x, known[: len(x)]]),
+                np.column_stack([candidates, known[len(x) :]]),
+            )
+            chosen, *asked = _core.next_configs(x, y, cause, candidates, count, early, key)
+            self._asked = (asked[0], asked[1], asked[2])
             return chosen
         if known.shape[1]:
-            return np.argsort(known.mean(1), kind="stable")[:count]
+            return np.argsort(known[len(x) :].mean(1), kind="stable")[:count]
         there = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
         return _core.first_configs(there, candidates, count, key)
 
     def _key(self) -> int:
         return ((self.seed << 32) + (self.seed >> 32) + len(self._order)) % 2**64
 
-    def _pool(self, n: int, seen: set[bytes], told: Codes) -> tuple[Codes, Floats]:
-        """Return n or more candidates (m, P) that were not seen, and what is known of them before (m, Q)."""
-        if self._every is not None and self._known is not None:
+    def _pool(self, n: int, seen: set[bytes], told: Codes) -> Codes:
+        """Return n or more candidates (m, P) that were not seen."""
+        if self._every is not None:
             free = np.ones(len(self._every), np.bool_)
             free[[self._place[code] for code in seen]] = False
-            return self._every[free], self._known[free]
+            return self._every[free]
         cost = self._cost(self._medians())
         best = [i for i in np.argsort(cost, kind="stable")[:_NEAR] if not math.isnan(cost[i])]
         parts = [self.space.core.sample(max(_DRAWN, n + len(seen)), self._key())]
         parts += [self.space.core.neighbours(told[i]) for i in best]
         codes = np.unique(np.concatenate(parts), axis=0)
-        codes = codes[[code.tobytes() not in seen for code in codes]]
-        return codes, self._prior(codes)
+        return codes[[code.tobytes() not in seen for code in codes]]
 
-    def _of(self, told: Codes) -> Floats:
-        """Return what was known before (n, Q) of what was told."""
+    def _of(self, codes: Codes) -> Floats:
+        """Return what was known before (n, Q) of configs."""
         if self._known is None:
-            return self._prior(told)
-        return self._known[[self._place[code] for code in self._codes]]
+            return self._prior(codes)
+        return self._known[[self._place[code.tobytes()] for code in codes]]
 
     def _prior(self, codes: Codes) -> Floats:
         """Return prior knowledge (n, Q) of configs, in standard scores; smaller is better."""
