@@ -309,9 +309,9 @@ class Tuner:
                 np.column_stack([x, known[: len(x)]]),
                 np.column_stack([candidates, known[len(x) :]]),
             )
-            chosen, *asked = _core.next_configs(x, y, cause, candidates, count, early, key)
-            self._asked = (asked[0], asked[1], asked[2])
-            return chosen
+            asked = _core.next_configs(x, y, cause, candidates, count, early, key)
+            self._asked = asked[1:]
+            return asked[0]
         if known.shape[1]:
             return np.argsort(known[len(x) :].mean(1), kind="stable")[:count]
         there = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
