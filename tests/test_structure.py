@@ -376,9 +376,9 @@ THIN = {
     "tuning": 1357,
     "torch": 344,
     "records": 510,
-    "search": 209,
+    "search": 214,
 }  # fmt: skip
-THIN_IN_ALL = 23296
+THIN_IN_ALL = 23301
 
 
 def code_lines(path):

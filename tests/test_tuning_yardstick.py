@@ -5,6 +5,7 @@ import importlib.util
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,7 +191,8 @@ def test_a_tuner_asks_for_each_config_once_and_repeats_itself(name):
     if need := tuning_peers.lacking(name):
         pytest.skip(f"needs {need}")
     space = made(120, 12)
-    runs = [tuning_peers.TUNERS[name].run(task(space, 1, [made(120, 12, 1)])) for _ in range(2)]
+    others = [replace(made(120, 12, 1), device="another")]
+    runs = [tuning_peers.TUNERS[name].run(task(space, 1, others)) for _ in range(2)]
     assert runs[0].order == runs[1].order
     assert len(set(runs[0].order)) == len(runs[0].order) == 40
     assert all(0 <= row < 120 for row in runs[0].order)

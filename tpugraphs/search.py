@@ -16,7 +16,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.system import tables
 from tpugraphs.system.arguments import check_choice, check_whole
-from tpugraphs.system.words import json_text
+from tpugraphs.system.words import counted, json_text
 
 __all__ = ["METHODS", "SearchResult", "minimize"]
 
@@ -75,7 +75,9 @@ class SearchResult:
         lines = [{"#": str(i), "score": f"{score:.6g}"} for i, score in enumerate(self.scores)]
         for line, config in zip(lines, self.named, strict=False):
             line.update({name: f"{value}" for name, value in config.items()})
-        return tables.text(*tables.section(f"{self.method}, {self.evaluations:,} configs scored", lines))
+        return tables.text(
+            *tables.section(f"{self.method}, {counted(self.evaluations, 'config')} scored", lines)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, without `state`.
@@ -304,7 +306,10 @@ def minimize(
     every = None if space is None else space.core.all(budget)
     size = len(every) if every is not None else int(np.prod(parameters.sizes, dtype=object))
     if method == "exhaustive" and size > budget:
-        raise ConfigError(f"budget: there are {size:,} configs to score: raise it from {budget:,}, or sample")
+        found = counted(size, "config")
+        raise ConfigError(
+            f"budget: expected at least the {found} to score, got {budget:,}: raise it, or sample"
+        )
     method, budget = ("exhaustive", size) if size <= budget else (method, budget)
     batch = check_whole("batch", _BATCH[method] if batch is None else batch, 1)
     members = batch + 2 if method == "genetic" else batch

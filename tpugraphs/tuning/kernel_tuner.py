@@ -11,6 +11,8 @@ from tpugraphs.system.arguments import check_whole
 from tpugraphs.tuning.space import Space
 from tpugraphs.tuning.tuner import Tuner
 
+__all__ = ["Strategy"]
+
 _STATUS = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
 

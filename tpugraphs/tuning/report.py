@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpugraphs.system import tables
 from tpugraphs.system.words import json_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class TunerReport:
         best = np.fmin if self.direction == "minimize" else np.fmax
         return np.asarray(best.accumulate(np.array(self.runtimes, np.float64)))
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw measurements and the best so far.
 
         Parameters

@@ -19,6 +19,7 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.records import STATUSES, Record, read
 from tpugraphs.search import score_configs
 from tpugraphs.system.arguments import check_choice, check_type, check_whole
+from tpugraphs.system.words import counted
 from tpugraphs.tuning.report import TunerReport
 from tpugraphs.tuning.space import Config, Space
 
@@ -159,11 +160,11 @@ class Tuner:
             times = times.reshape(len(listed), math.prod(times.shape[1:]))
         except (TypeError, ValueError):
             raise ConfigError(
-                f"runtimes: expected numbers for {len(listed)} configs, got {runtimes!r:.80}"
+                f"runtimes: expected numbers for {counted(len(listed), 'config')}, got {runtimes!r:.80}"
             ) from None
         causes = [status] * len(listed) if status is None or isinstance(status, str) else list(status)
         if len(causes) != len(listed) or (len(listed) and not times.shape[1]):
-            raise ConfigError(f"runtimes, status: expected one for each of {len(listed)} configs")
+            raise ConfigError(f"runtimes, status: expected one for each of {counted(len(listed), 'config')}")
         rows = list(zip(codes, times, causes, strict=True))
         checked = [self._checked(listed[i], *row[1:]) for i, row in enumerate(rows)]
         for code, (values, cause) in zip(codes, checked, strict=True):
