@@ -306,10 +306,8 @@ def minimize(
     every = None if space is None else space.core.all(budget)
     size = len(every) if every is not None else int(np.prod(parameters.sizes, dtype=object))
     if method == "exhaustive" and size > budget:
-        found = counted(size, "config")
-        raise ConfigError(
-            f"budget: expected at least the {found} to score, got {budget:,}: raise it, or sample"
-        )
+        expected = f"at least the {counted(size, 'config')} to score"
+        raise ConfigError(f"budget: expected {expected}, got {budget:,}: raise it, or sample")
     method, budget = ("exhaustive", size) if size <= budget else (method, budget)
     batch = check_whole("batch", _BATCH[method] if batch is None else batch, 1)
     members = batch + 2 if method == "genetic" else batch
