@@ -210,15 +210,16 @@ def test_nothing_to_choose_from_is_nothing_chosen():
 
 
 def test_asking_changes_nothing_and_a_tuner_told_again_asks_the_same(threads):
-    tuner = run(tg.Tuner(SPACE, seed=3), bowl, 6, 3)
+    told = []
+    tuner = run(tg.Tuner(SPACE, seed=3), lambda config: told.append(config) or bowl(config), 6, 3)
     first = tuner.ask(5)
+    assert len(told) == tuner.records >= 6
     assert tuner.ask(5) == first and tuner.ask(2) == tuner.ask(2)
     again = tg.Tuner(SPACE, seed=3)
     for number in (1, 2, 3):
         threads(number)
         again = tg.Tuner(SPACE, seed=3)
-        for row in tuner._order:
-            config = SPACE.configs(tuner._told()[[row]])[0]
+        for config in told:
             again.tell(config, bowl(config))
         assert again.ask(5) == first
 
@@ -532,3 +533,12 @@ GOOD = {"a": 1, "b": 2}
 )
 def test_what_a_tuner_refuses(call, names):
     refuses(call, ConfigError, *names)
+
+
+def test_the_curve_of_a_report_knows_only_what_had_been_told():
+    tuner, (one, other) = tg.Tuner(SPACE), SPACE.sample(2)
+    for config, runtime in ((one, 5.0), (other, 4.0), (one, 1.0), (other, math.nan)):
+        tuner.tell(config, runtime)
+    report = tuner.report()
+    assert report.runtimes[:3] == [5, 4, 1] and math.isnan(report.runtimes[3])
+    assert report.curve().tolist() == [5, 4, 1, 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,14 +137,11 @@ class _Parameters:
 
     @classmethod
     def of_space(cls, graph: Graph, space: Any) -> _Parameters:
-        columns, names = [column.name for column in graph.schema.config], list(space.names)
-        if sorted(columns) != sorted(names) or graph.schema.digits:
-            expected, found = f"the graph's columns {', '.join(columns)}", ", ".join(names)
-            raise ConfigError(f"space: expected {expected}, found {found}: give it these parameters")
-        sizes, order = np.array(space.core.sizes, np.int32), [names.index(name) for name in columns]
+        sizes, names = np.array(space.core.sizes, np.int32), list(space.names)
         every = np.minimum(np.arange(sizes.max())[:, None], sizes - 1).astype(np.int32)
         configs = space.core.configs(every)
-        features = graph.schema.encode("config", {name: [one[name] for one in configs] for name in names})
+        features = encode_configs(graph, names, configs)
+        order = [names.index(name) for name in graph.schema.names("config")]
         ordered = np.array(_numeric(graph))[np.argsort(order)]
         row = np.concatenate([np.arange(size) for size in sizes])
         return cls(sizes, ordered, row, np.array(order), features, None)
@@ -174,7 +171,7 @@ class _Parameters:
         return made[0] if len(made) == 1 else tuple(made)
 
     def slopes(self, scorer: Any, graph: Graph, codes: NDArray[np.int32]) -> tuple[Any, Any]:
-        """Return scores (n,), and changes (n, S) to the first order if one parameter took another value."""
+        """Return scores (n,), and their first-order changes (n, S) for each other value of a parameter."""
         rows, sets = self.rows(codes), self.of == np.repeat(np.arange(self.sizes.size), self.sizes)[:, None]
         T, near = 0 if self.features is None else self.features.shape[1], None
         if self.features is not None:
@@ -194,6 +191,17 @@ class _Parameters:
 
 def _numeric(graph: Graph) -> list[bool]:
     return [column.kind in ("number", "log") for column in graph.schema.config]
+
+
+def encode_configs(
+    graph: Graph, names: Sequence[str], configs: Sequence[Mapping[str, Any]]
+) -> NDArray[np.float32]:
+    """Return configs of a space with these parameters as columns (n, T) of a graph."""
+    columns = graph.schema.names("config")
+    if sorted(columns) != sorted(names) or graph.schema.digits:
+        expected, found = f"the graph's columns {', '.join(columns)}", ", ".join(names)
+        raise ConfigError(f"space: expected {expected}, found {found}: give it these parameters")
+    return graph.schema.encode("config", {name: [one[name] for one in configs] for name in columns})
 
 
 def score_configs(scorer: Any, graph: Graph, configs: Any) -> NDArray[np.float64]:

@@ -77,7 +77,7 @@ static PyObject *tree_means(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* With shifts of 0; found: gradient (F + 2), left_out (n), mean (m), variance (m), chosen (count). */
+/* With no chance of failing; found: gradient (F + 2), left_out (n), mean (m), variance (m), chosen (count). */
 static tg_status look(PyArrayObject *const a[3], const npy_intp dims[3], const double *logs, int early,
                       double *value, PyArrayObject *const found[5], tg_error *err) {
     const double *x = TG_F64(a[0]), *y = TG_F64(a[1]), *pool = TG_F64(a[2]);
@@ -121,7 +121,9 @@ static PyObject *process(PyObject *self, PyObject *args) {
     for (int i = 0; i < 5 && made; i++)
         made = (found[i] = tg_new_array(i < 4 ? NPY_FLOAT64 : NPY_INT64, 1, &sizes[i])) != NULL;
     if (made) memset(TG_F64(found[0]), 0, (size_t)logs * sizeof(double));
+    PyThreadState *thread = PyEval_SaveThread();
     const tg_status status = made ? look(a, dims, TG_F64(at), early, &value, found, &err) : TG_E_MEMORY;
+    PyEval_RestoreThread(thread);
     if (status == TG_OK)
         return Py_BuildValue("dNNNNN", value, found[0], found[1], found[2], found[3], found[4]);
     if (made) tg_raise(&err, NULL);
@@ -186,9 +188,11 @@ static PyObject *first_configs(PyObject *self, PyObject *args) {
     if (count < 0 || count > m)
         return PyErr_SetString(PyExc_ValueError, "first_configs: expected count <= m"), NULL;
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
-    if (chosen != NULL)
-        tg_tuner_begin(TG_F64(x), PyArray_DIM(x, 0), PyArray_DIM(x, 1), TG_F64(pool), m, count, key,
-                       TG_I64(chosen));
+    if (chosen == NULL) return NULL;
+    const npy_intp n = PyArray_DIM(x, 0), F = PyArray_DIM(x, 1);
+    PyThreadState *thread = PyEval_SaveThread();
+    tg_tuner_begin(TG_F64(x), n, F, TG_F64(pool), m, count, key, TG_I64(chosen));
+    PyEval_RestoreThread(thread);
     return (PyObject *)chosen;
 }
 

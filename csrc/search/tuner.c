@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "rank/metrics.h"
 #include "search/extra_trees.h"
 #include "search/surrogate.h"
 
@@ -76,16 +77,12 @@ static void gather(asking *a) {
 
 /* ---- which model ---- */
 
-/* Kendall's tau of guesses and values. */
-static double tau(const double *guess, const double *y, int64_t n) {
-    int64_t sum = 0, pairs = 0;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < i; j++) {
-            const double both = (guess[i] - guess[j]) * (y[i] - y[j]);
-            sum += (both > 0) - (both < 0);
-            pairs += y[i] != y[j];
-        }
-    return pairs > 0 ? (double)sum / (double)pairs : 0;
+/* Guesses of y near the largest doubles overflow: they say nothing. */
+static tg_status tau(const asking *a, double *value, tg_error *err) {
+    for (int64_t i = 0; i < a->n; i++)
+        if (!isfinite(a->guess[i])) a->guess[i] = 0;
+    const tg_numbers guess = {a->guess, TG_NUMBER_F64, a->n}, y = {a->y, TG_NUMBER_F64, a->n};
+    return tg_kendall_tau(guess, y, 0, value, err);
 }
 
 /* What trees grown on the other folds say of every row. */
@@ -117,12 +114,12 @@ static tg_status trees_left_out(asking *a, double *guess, tg_error *err) {
 
 static tg_status pick_model(asking *a, const tg_surrogate *process, tg_asked *asked, tg_error *err) {
     tg_status status = tg_surrogate_left_out(process, a->guess, err);
+    if (status == TG_OK) status = tau(a, &asked->tau[0], err);
+    if (status == TG_OK) status = trees_left_out(a, a->guess, err);
+    if (status == TG_OK) status = tau(a, &asked->tau[1], err);
     if (status != TG_OK) return status;
-    asked->tau[0] = tau(a->guess, a->y, a->n);
-    status = trees_left_out(a, a->guess, err);
-    asked->tau[1] = status == TG_OK ? tau(a->guess, a->y, a->n) : -1;
     asked->model = asked->tau[1] > asked->tau[0] + better ? TG_BY_TREES : TG_BY_PROCESS;
-    return status;
+    return TG_OK;
 }
 
 /* ---- failures ---- */

@@ -61,7 +61,7 @@ def read(
     OSError
         A file cannot be read.
     ConfigError
-        Parquet without pandas and pyarrow.
+        The file is parquet, and pandas or pyarrow is not installed.
 
     Examples
     --------

@@ -185,7 +185,7 @@ def _whole(value: Any) -> int:
 
 
 def _plain(name: str, value: Any, deep: int = 0) -> Any:
-    """Return a value of a config as one of Python, or raise DataError."""
+    """Convert a value of a config to plain Python; DataError if it cannot be."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (tuple, list, np.ndarray)) and deep < _DEEPEST:

@@ -19,6 +19,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple, Protocol
 
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import DIRECTIONS
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.records import Journal, Record, environment, read
@@ -28,7 +29,7 @@ from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 from tpugraphs.tuning.measuring import Config, Measure, Runner
 from tpugraphs.tuning.tuned import Tuned, finalists
-from tpugraphs.tuning.tuner import DIRECTIONS, Tuner
+from tpugraphs.tuning.tuner import Tuner
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _FOREVER = 1_000_000  # evaluations

@@ -448,7 +448,7 @@ def _described(found: Any) -> tuple[dict[str, Any], list[Any], Any, bool]:
 
 
 def _literal(name: str, text: Any) -> Any:
-    """Return the values that a text lists."""
+    """Parse a list of values that is written as text."""
     try:
         return ast.literal_eval(text) if isinstance(text, str) else text
     except (ValueError, SyntaxError, RecursionError, MemoryError):

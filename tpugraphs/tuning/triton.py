@@ -21,8 +21,6 @@ from tpugraphs.system.arguments import check_type
 
 __all__ = ["listener", "perf_model"]
 
-__all__ = ["listener", "perf_model"]
-
 
 def perf_model(
     ranker: Scorer, schema: Schema | None = None, columns: Mapping[str, Any] | None = None

@@ -33,7 +33,7 @@ class Finalist:
         How many times better than the default it is, or than the best before, if that failed; from pairs of
         one round.
     interval : (float, float)
-        Confidence interval of the gain; 95 % for all finalists together.
+        Confidence interval of the gain, at 95 % jointly over all finalists.
     """
 
     config: dict[str, Any]
@@ -70,7 +70,7 @@ class Tuned:
     reasons : dict of str to int
         What they said, of those measured in this call.
     drift : float or None
-        Later measurements of the default divided by earlier ones; None if it was not repeated.
+        Median of the later measurements of the default ÷ that of the earlier ones; None without repeats.
     seconds : float
         How long this call took.
     interrupted : bool

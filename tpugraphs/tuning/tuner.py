@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import DIRECTIONS
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.records import STATUSES, Record, read
-from tpugraphs.search import score_configs
+from tpugraphs.search import encode_configs, score_configs
 from tpugraphs.system.arguments import check_choice, check_type, check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.tuning.report import TunerReport
@@ -26,7 +27,6 @@ from tpugraphs.tuning.space import Config, Space
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Paths = str | os.PathLike[str]
-DIRECTIONS = ("minimize", "maximize")
 
 _FIRST = 4  # configs that run before there is a surrogate
 _EARLY = 60  # configs that run before confidence bounds
@@ -117,7 +117,7 @@ class Tuner:
         self._codes: dict[bytes, int] = {}  # of what was told: its row
         self._runtimes: list[list[float]] = []
         self._cause: list[int] = []
-        self._order: list[int] = []  # rows in the order told, with repetitions
+        self._values: list[float] = []  # medians in the order told, with repetitions
         self._asked: tuple[str, float, float] = ("none", math.nan, math.nan)
         self._priors: list[tuple[str, Floats, Floats]] = []  # name, columns and normal scores
         every = space.core.all(_ALL)
@@ -188,7 +188,7 @@ class Tuner:
             self._cause.append(cause)
         self._runtimes[row] += values
         self._cause[row] = self._cause[row] or cause
-        self._order.append(row)
+        self._values.append(float(np.median(values)) if cause == 0 else math.nan)
 
     def _take(self, records: Any) -> None:
         """Divide records into what counts as told and priors."""
@@ -228,7 +228,7 @@ class Tuner:
     @property
     def records(self) -> int:
         """Number of measurements that were told."""
-        return len(self._order)
+        return len(self._values)
 
     def _medians(self) -> Floats:
         return np.array([np.median(times) if times else np.nan for times in self._runtimes])
@@ -319,7 +319,7 @@ class Tuner:
         return _core.first_configs(there, candidates, count, key)
 
     def _key(self) -> int:
-        return ((self.seed << 32) + (self.seed >> 32) + len(self._order)) % 2**64
+        return ((self.seed << 32) + (self.seed >> 32) + len(self._values)) % 2**64
 
     def _pool(self, n: int, seen: set[bytes], told: Codes) -> Codes:
         """Return n or more candidates (m, P) that were not seen."""
@@ -346,18 +346,9 @@ class Tuner:
         for _, rows, scores in self._priors[:_GROUPS]:
             columns.append(_core.tree_means(rows, scores, x, _TREES, self.seed))
         if self.ranker is not None and self.graph is not None:
-            columns.append(_scores(score_configs(self.ranker, self.graph, self._features(codes))))
+            features = encode_configs(self.graph, self.space.names, self.space.configs(codes))
+            columns.append(_scores(score_configs(self.ranker, self.graph, features)))
         return np.column_stack([np.zeros((len(codes), 0)), *columns])
-
-    def _features(self, codes: Codes) -> NDArray[np.float32]:
-        """Return configs as columns (n, T) of the graph."""
-        assert self.graph is not None
-        configs, columns = self.space.configs(codes), [one.name for one in self.graph.schema.config]
-        if sorted(columns) != sorted(self.space.names):
-            found = ", ".join(self.space.names)
-            raise ConfigError(f"space: expected the graph's columns {', '.join(columns)}, found {found}")
-        named = {name: [config[name] for config in configs] for name in columns}
-        return self.graph.schema.encode("config", named)
 
     def report(self) -> TunerReport:
         """Return what was told and what the tuner makes of it.
@@ -376,13 +367,11 @@ class Tuner:
             name: metrics.kendall_tau(known[ran, i], cost[ran]) if ran.sum() > 1 else math.nan
             for i, name in enumerate(names)
         }
-        values = [
-            float(np.median(self._runtimes[row])) if self._cause[row] == 0 else math.nan
-            for row in self._order
-        ]
         failures = {STATUSES[i]: int((cause == i).sum()) for i in np.unique(cause[cause > 0])}
         surrogate = dict(zip(("model", "process", "trees"), self._asked, strict=True))
-        return TunerReport(self.best, self.best_runtime, self.direction, values, failures, surrogate, taus)
+        return TunerReport(
+            self.best, self.best_runtime, self.direction, [*self._values], failures, surrogate, taus
+        )
 
 
 def _scores(cost: Floats) -> Floats:
