@@ -10,7 +10,7 @@
 #include "search/surrogate.h"
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
-enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
+enum { TUNED = 150, CLOSELY = 500, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
 static const double better = 0.02; /* tau by which trees must lead */
 
 typedef struct asking {
