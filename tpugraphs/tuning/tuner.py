@@ -129,6 +129,8 @@ class Tuner:
         self._every = every
         self._take(records)
         self._known = None if every is None else self._prior(every)
+        if every is None:
+            self._prior(space.core.sample(1, seed))  # refuses what cannot be scored
         self._place = {} if every is None else {code.tobytes(): i for i, code in enumerate(every)}
 
     # ---- telling
@@ -227,6 +229,8 @@ class Tuner:
                 cost = self._cost([listed[i].runtime for i in inside])
                 cost = np.where(np.isnan(cost), np.inf, cost)
                 title = ", ".join(filter(None, (problem, device))) or os.path.basename(name) or "records"
+                known = [other for other, *_ in self._priors]
+                title += f" ({len(known) + 1})" if title in known else ""
                 self._priors.append((title, x, _scores(cost)))
 
     def _cost(self, runtimes: ArrayLike) -> Floats:
