@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -40,7 +41,18 @@ class Talks(Protocol):
     size: int
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Return the messages of all ranks, in order. Every rank must call it."""
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
         ...
 
 
@@ -50,7 +62,18 @@ class SingleCommunicator:
     rank, size = 0, 1
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Return the message."""
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
         return [message]
 
 
@@ -78,7 +101,18 @@ class Communicator:
         self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Return the messages of all ranks, in order. Every rank must call it."""
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
         lengths = np.empty(self.size, np.int64)
         self._comm.Allgather(np.array([len(message)], np.int64), lengths)
         ends = np.cumsum(lengths)
@@ -100,10 +134,10 @@ class LocalCommunicator:
     """
 
     def __init__(self, rank: int, sockets: Sequence[socket.socket | None]) -> None:
-        self.rank, self.size, self._sockets = rank, len(sockets), list(sockets)
-        for one in sockets:
-            if one is not None:
-                one.setblocking(False)
+        self.rank, self.size = rank, len(sockets)
+        self._sockets = {i: one for i, one in enumerate(sockets) if one is not None}
+        for one in self._sockets.values():
+            one.setblocking(False)
 
     @classmethod
     def inherited(cls) -> LocalCommunicator:
@@ -116,6 +150,8 @@ class LocalCommunicator:
         """
         try:
             rank, *handles = map(int, os.environ[_LOCAL].split(","))
+            if not 0 <= rank < len(handles):
+                raise ValueError(rank)
             found = [None if i == rank else socket.socket(fileno=one) for i, one in enumerate(handles)]
         except (KeyError, ValueError, OSError) as error:
             raise ConfigError(
@@ -125,7 +161,17 @@ class LocalCommunicator:
         return cls(rank, found)
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Return the messages of all ranks, in order. Every rank must call it.
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
 
         Raises
         ------
@@ -133,7 +179,7 @@ class LocalCommunicator:
             Another rank has ended; it is named.
         """
         length = _LENGTH.pack(len(message))
-        sent = {i: [memoryview(length), memoryview(message)] for i in range(self.size) if i != self.rank}
+        sent = {i: [memoryview(length), memoryview(message)] for i in self._sockets}
         found = {i: bytearray() for i in sent}
         with selectors.DefaultSelector() as waiting:
             for i in sent:
@@ -161,7 +207,6 @@ class LocalCommunicator:
     def _move(self, other: int, sent: list[memoryview], found: bytearray, events: int) -> None:
         """Send and receive what can be moved without waiting, and not a byte of the next message."""
         one = self._sockets[other]
-        assert one is not None
         try:
             if events & selectors.EVENT_WRITE and sent:
                 sent[0] = sent[0][one.send(sent[0][:_CHUNK]) :]
@@ -212,6 +257,7 @@ def local(size: int) -> list[tuple[dict[str, str], list[int]]]:
     ]
 
 
+@functools.cache
 def communicator() -> Talks | None:
     """Return the communicator of this process, by how it was started; None if it works alone.
 

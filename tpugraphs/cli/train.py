@@ -3,6 +3,7 @@
 example:
   tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors
   tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors
+  tpugraphs ranks 2 train --data layout:xla:random --root ~/data/tpugraphs
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
+from tpugraphs.distributed import communicator
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
@@ -59,6 +61,13 @@ def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
+    ranks = communicator()
+    if ranks is not None and args.seeds is not None:
+        raise ConfigError(
+            "--seeds: ranks share the steps of one ranker; leave it out, or train without ranks"
+        )
+    if ranks is not None and ranks.rank > 0:  # the first one speaks and writes
+        args.quiet, args.json = True, False
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
@@ -74,7 +83,10 @@ def _train(
     """Train one ranker."""
     ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
     train, valid = _split(args, graphs)
-    history = common.fit(args, ranker, train, valid=valid, **length)
+    ranks = communicator()
+    history = common.fit(args, ranker, train, valid=valid, communicator=ranks, **length)
+    if ranks is not None and ranks.rank > 0:
+        return
     ranker.save(args.out)
     best = history.best_metric
     result = {"out": args.out, "recipe": args.recipe, "parameters": ranker.num_parameters}

@@ -386,7 +386,8 @@ class Fit(RunningFit):
             roots = [tree.add(vectors, *root) for root in tree.roots(ranks.share(parts))]
             return b"".join(one.tobytes() for one in (np.array(losses), *scores, *roots))
 
-        losses, scores, vectors = list[float](), list[Any](), {}
+        losses, scores = list[float](), list[Any]()
+        vectors: dict[tuple[int, int], NDArray[np.float32]] = {}
         for rank, message in enumerate(ranks.exchange(work)):
             mine, at = ranks.share(parts, rank), 0
 
@@ -452,7 +453,18 @@ class Fit(RunningFit):
     def valid_scores(
         self, which: range | None = None
     ) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
-        """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs."""
+        """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs.
+
+        Parameters
+        ----------
+        which : range, optional
+            Some of them.
+
+        Yields
+        ------
+        tuple
+            Name, scores (n,), runtimes (n,).
+        """
         for prepared, rows in self.valid if which is None else self.valid[which.start : which.stop]:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
