@@ -25,6 +25,7 @@ TEN = (
     "first-layout", "first-tile", "second-xla", "third-layout", "fourth-layout", "fifth-dimension", "sixth-gin",
     "seventh-gst", "ninth-transformer", "official-tile", "graph-config",
 )  # fmt: skip  # gst draws segments, the transformer drops out, official-tile compares across slates
+processes = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="takes minutes there")
 KILLS = int(os.environ.get("TPUGRAPHS_KILLS", "1"))
 
 
@@ -189,6 +190,7 @@ def alone(tmp_path_factory):
     return json.loads((folder / "out.json").read_text())
 
 
+@processes
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_ranks_have_the_same_bits(size, alone, tmp_path):
     names = TEN if size == 2 else TEN[:: size - 1]
@@ -198,6 +200,7 @@ def test_ranks_have_the_same_bits(size, alone, tmp_path):
     assert found.items() <= alone.items() and len(found) == 2 * len(names)
 
 
+@processes
 def test_mpi_has_the_same_bits(alone, tmp_path):
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     mpirun = shutil.which(
@@ -237,6 +240,7 @@ def children(process):
     return [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
+@processes
 def test_a_killed_rank_ends_all_and_the_fit_goes_on_with_the_same_bits(tmp_path):
     long = [HERE / "rank_fit.py", tmp_path / "out.json"]
     assert finished(start(1, *long, tmp_path / "whole", "long"))[0] == 0
@@ -264,6 +268,7 @@ def test_a_killed_rank_ends_all_and_the_fit_goes_on_with_the_same_bits(tmp_path)
         assert json.loads((tmp_path / "out.json").read_text()) == whole
 
 
+@processes
 def test_ctrl_c_ends_all_ranks_after_whole_steps(tmp_path):
     process = start(
         2, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path / "c", "long", start_new_session=True
@@ -280,6 +285,7 @@ def test_ctrl_c_ends_all_ranks_after_whole_steps(tmp_path):
 # ---- the command
 
 
+@processes
 def test_train_over_ranks_writes_one_ranker(tmp_path):
     words = ["train", "--data", "options:xla:cpu", "--steps", "3", "--set", "slates=2", "--seed", "1"]
     files = [tmp_path / f"{size}.safetensors" for size in (1, 2)]
@@ -291,6 +297,7 @@ def test_train_over_ranks_writes_one_ranker(tmp_path):
     np.testing.assert_array_equal(one, two)
 
 
+@processes
 @pytest.mark.parametrize(
     "words, named",
     [
