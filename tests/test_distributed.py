@@ -282,6 +282,60 @@ def test_ctrl_c_ends_all_ranks_after_whole_steps(tmp_path):
     assert finished(start(3, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path / "c", "long"))[0] == 0
 
 
+# ---- scores
+
+
+def test_a_report_over_ranks_is_that_of_one(tmp_path):
+    graphs = rank_fit.graphs("layout")
+    _, ranker = rank_fit.fit("first-layout", None)
+    scorers = {"ranker": ranker.predict, "random": tg.ranker.RandomBaseline(seed=5).fit(graphs).predict}
+    alone = tg.evaluation.evaluate(scorers, graphs, verbose=False)
+    opened = [[], [], []]
+
+    class Lazy(list):
+        def __init__(self, rank):
+            super().__init__(graphs)
+            self.rank = rank
+
+        def __getitem__(self, number):
+            opened[self.rank].append(number)
+            return super().__getitem__(number)
+
+    def work(talks):
+        return tg.evaluation.evaluate(scorers, Lazy(talks.rank), verbose=False, communicator=talks)
+
+    for report in together(3, work):
+        assert report.to_dict() == alone.to_dict()
+        for one, other in zip(report.rows, alone.rows, strict=True):
+            np.testing.assert_array_equal(one.scores, other.scores)
+            np.testing.assert_array_equal(one.runtimes, other.runtimes)
+    assert opened == [[0, 3], [1], [2]]
+
+
+@processes
+def test_commands_over_ranks_print_and_write_once(tmp_path):
+    ranker = tmp_path / "ranker.safetensors"
+    *train, _ = list(tg.open_collection("options:xla:cpu").train[:4])
+    tg.Ranker("graph-config", steps=3).fit(train, verbose=False).save(ranker)
+    outs = []
+    for size in (1, 3):
+        one = tmp_path / str(size)
+        words = [ranker, "options:xla:cpu/test"]
+        code, text, err = finished(start(size, "predict", *words, "--out", f"{one}.csv"))
+        assert code == 0, err
+        code, report, err = finished(start(size, "evaluate", *words, "--out", f"{one}.json", "--json"))
+        assert code == 0, err
+        outs.append(
+            [
+                Path(f"{one}.csv").read_text(),
+                Path(f"{one}.json").read_text(),
+                report,
+                text.replace(str(one), ""),
+            ]
+        )
+    assert outs[0] == outs[1] and outs[0][2]
+
+
 # ---- the command
 
 

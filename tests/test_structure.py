@@ -364,11 +364,11 @@ THIN = {
     "layertime": 3162,
     "data": 2785,
     "recipes": 2502,
-    "cli": 2191,
+    "cli": 2214,
     "xla": 1391,
     "training": 1306,
     "system": 1015,
-    "evaluation": 766,
+    "evaluation": 797,
     "kernels": 706,
     "preprocess": 471,
     "network": 499,
@@ -378,9 +378,9 @@ THIN = {
     "torch": 344,
     "records": 510,
     "search": 217,
-    "distributed": 185,
+    "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 23634
+THIN_IN_ALL = 23693
 
 
 def code_lines(path):

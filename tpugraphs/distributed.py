@@ -9,7 +9,7 @@ import os
 import selectors
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -319,6 +319,13 @@ class Ranks:
         if any(message[:1] == b"^" for message in found):
             raise KeyboardInterrupt
         return [message[1:] for message in found]
+
+    def each(self, count: int, work: Callable[[int], bytes]) -> Iterator[bytes]:
+        """Yield what the work on each of `count` items returned, in order; the ranks take turns with them."""
+        for start in range(0, count, self.size):
+            own = start + self.rank
+            job = functools.partial(work, own) if own < count else bytes
+            yield from self.exchange(job)[: count - start]
 
     def agree(self, facts: Mapping[str, Any]) -> None:
         """Raise unless all ranks have the same facts.

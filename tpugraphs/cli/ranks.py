@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-from tpugraphs import distributed
-from tpugraphs.cli.common import whole
+import tpugraphs as tg
+from tpugraphs.cli.common import option, whole
 
 _GRACE = 10.0  # seconds that the others have to end by themselves after one failed
 _POLL = 0.05
@@ -23,13 +23,9 @@ _POLL = 0.05
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("ranks", metavar="N", type=whole(1, 1024), help="how many")
-    parser.add_argument(
-        "rest",
-        metavar="...",
-        nargs=argparse.REMAINDER,
-        help="a command of tpugraphs, or a script and its arguments",
-    )
+    option(parser, "ranks N", "how many", type=whole(1, 1024))
+    meaning = "a command of tpugraphs with its arguments, or a script with its own"
+    option(parser, "rest COMMAND|FILE", meaning, nargs=argparse.REMAINDER)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     rest = [] if args.rest and args.rest[0].endswith(".py") else ["-m", "tpugraphs"]
     command = [sys.executable, *rest, *args.rest]
     threads = str(max(1, len(os.sched_getaffinity(0)) // args.ranks))
-    started, sockets = list[subprocess.Popen[bytes]](), distributed.local(args.ranks)
+    started, sockets = list[subprocess.Popen[bytes]](), tg.distributed.local(args.ranks)
     for environment, handles in sockets:
         own = {"TPUGRAPHS_NUM_THREADS": threads, **os.environ, **environment}
         started.append(subprocess.Popen(command, env=own, pass_fds=handles))

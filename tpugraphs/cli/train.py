@@ -3,7 +3,6 @@
 example:
   tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors
   tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors
-  tpugraphs ranks 2 train --data layout:xla:random --root ~/data/tpugraphs
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option, whole
-from tpugraphs.distributed import communicator
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
@@ -61,13 +59,9 @@ def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
-    ranks = communicator()
+    ranks = common.join_ranks(args)
     if ranks is not None and args.seeds is not None:
-        raise ConfigError(
-            "--seeds: ranks share the steps of one ranker; leave it out, or train without ranks"
-        )
-    if ranks is not None and ranks.rank > 0:  # the first one speaks and writes
-        args.quiet, args.json = True, False
+        raise ConfigError("--seeds: ranks share the steps of one ranker; train without ranks, or without it")
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
@@ -83,7 +77,7 @@ def _train(
     """Train one ranker."""
     ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
     train, valid = _split(args, graphs)
-    ranks = communicator()
+    ranks = tg.distributed.communicator()
     history = common.fit(args, ranker, train, valid=valid, communicator=ranks, **length)
     if ranks is not None and ranks.rank > 0:
         return
