@@ -1,13 +1,26 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c' 'include/*.h' 'examples/*.c')
 SANITIZED = build/sanitized
-LIBRARY = build/libtpugraphs.a
 include csrc/flags.mk
-ifeq ($(filter x86_64 amd64,$(shell uname -m)),)
+# Of the C library: SERIAL=1 leaves OpenMP out, SMALL=1 all instruction sets but the machine's plainest; OPT=-Os.
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+ABI = $(shell sed -n 's/^.define TG_ABI_VERSION \([0-9]*\).*/\1/p' include/tpugraphs.h)
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+LIB = build/lib$(if $(SERIAL),-serial)$(if $(SMALL),-small)$(OPT)
+LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
+INSTALLED = $(LIB)/installed
+LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
+LIB_FLAGS += $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
+LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
+GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
+ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)
+ELSEWHERE =
+else
 ELSEWHERE = $(filter-out csrc/kernels/isa_baseline.c,$(wildcard csrc/kernels/isa_*.c))
 endif
-OBJECTS = $(patsubst %.c,build/lib/%.o,$(filter-out csrc/py/% csrc/fuzz/% $(ELSEWHERE),$(wildcard csrc/*/*.c)))
+OBJECTS = $(patsubst %.c,$(LIB)/%.o,$(filter-out csrc/py/% csrc/fuzz/% $(ELSEWHERE),$(wildcard csrc/*/*.c)))
 
 build:
 	TPUGRAPHS_WERROR=1 $(PYTHON) setup.py -q build_ext --inplace
@@ -18,9 +31,26 @@ lib: $(LIBRARY)
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $^
-build/lib/%.o: %.c csrc/flags.mk
+$(LIB)/%.o: %.c csrc/flags.mk
 	@mkdir -p $(@D)
-	$(CC) $(CORE_FLAGS) -fPIC $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+	$(CC) $(LIB_FLAGS) $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+# What is installed shows the functions of include/tpugraphs.h alone.
+$(INSTALLED)/libtpugraphs.a: $(OBJECTS)
+	@mkdir -p $(@D) && rm -f $@
+	$(LD) -r -o $(@D)/tpugraphs.o $^
+	objcopy --localize-hidden $(@D)/tpugraphs.o
+	@$(AR) rcs $@ $(@D)/tpugraphs.o
+$(INSTALLED)/libtpugraphs.so.$(ABI): $(OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,$(@F) -Wl,--gc-sections -Wl,-z,defs -o $@ $^ $(LIB_LINKS)
+install: $(INSTALLED)/libtpugraphs.a $(INSTALLED)/libtpugraphs.so.$(ABI)
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/tpugraphs
+	install -m 644 include/tpugraphs.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(INSTALLED)/libtpugraphs.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(INSTALLED)/libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)
+	ln -sf libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)/libtpugraphs.so
+	sed 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|;s|@LINKS@|$(LIB_LINKS:-fopenmp=$(GOMP))|' \
+		release/clib/tpugraphs.pc >$(DESTDIR)$(LIBDIR)/pkgconfig/tpugraphs.pc
 -include $(OBJECTS:.o=.d)
 format:
 	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)
@@ -63,4 +93,4 @@ clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 	git ls-files --others --ignored --exclude-standard 'tpugraphs/*.pyi' | xargs rm -f
 
-.PHONY: build lib test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean
+.PHONY: build lib install test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean

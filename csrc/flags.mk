@@ -1,5 +1,7 @@
 # Flags of the compiler, for setup.py (the extension module) and the Makefile (the library): lines NAME = flags.
 CORE_FLAGS = -std=gnu11 -O3 -g0 -fopenmp -fvisibility=hidden -ffp-contract=fast -fno-math-errno -fno-trapping-math -fno-semantic-interposition -Icsrc
+# The library's own: its public header, and memory that a host may provide.
+LIBRARY_FLAGS = -Iinclude -include csrc/clib/memory.h -DNDEBUG -ffunction-sections -fdata-sections
 WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # csrc/kernels/isa_*.c hold the same kernels compiled for one instruction set each; all but the baseline are x86-64's.
 FLAGS_isa_avx2 = -mavx2 -mfma -mbmi2

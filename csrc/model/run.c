@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <omp.h>
+#include "base/openmp.h"
 
 #include "base/parallel.h"
 #include "model/bind.h"
