@@ -1,6 +1,6 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c' 'include/*.h' 'examples/*.c')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.[ch]' 'include/*.h' 'examples/*.c')
 SANITIZED = build/sanitized
 include csrc/flags.mk
 # Of the C library: SERIAL=1 leaves OpenMP out, SMALL=1 all instruction sets but the machine's plainest; OPT=-Os.
@@ -11,7 +11,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 LIB = build/lib$(if $(SERIAL),-serial)$(if $(SMALL),-small)$(OPT)
 LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
 INSTALLED = $(LIB)/installed
-LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
+LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
 LIB_FLAGS += $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
 GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
@@ -33,7 +33,7 @@ $(LIBRARY): $(OBJECTS)
 	@$(AR) rcs $@ $^
 $(LIB)/%.o: %.c csrc/flags.mk
 	@mkdir -p $(@D)
-	$(CC) $(LIB_FLAGS) $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+	$(CC) $(WARNINGS) -Werror $(LIB_FLAGS) $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
 # What is installed shows the functions of include/tpugraphs.h alone.
 $(INSTALLED)/libtpugraphs.a: $(OBJECTS)
 	@mkdir -p $(@D) && rm -f $@

@@ -204,7 +204,12 @@ def test_every_header_compiles_alone():
         "-Wno-unused-function",
         "-Werror",
     ]
-    command += [f"-I{CSRC}", f"-I{PUBLIC.parent}", f"-I{np.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
+    command += [
+        f"-I{CSRC}",
+        f"-I{PUBLIC.parent}",
+        f"-I{np.get_include()}",
+        f"-I{sysconfig.get_paths()['include']}",
+    ]
     command += ["-DPy_LIMITED_API=0x030B0000", "-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION"]
     command += ["-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION", "-x", "c", *map(str, HEADERS)]
     plain = {

@@ -538,5 +538,7 @@ _DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in spelled(_core
 LAYOUT = Schema(node=_NODES, digits=_DIGITS, opcodes=_NUMBERS["opcodes"], unit="ns")
 """Layout graphs of TpuGraphs. (Any opcode is taken; from 120 on they count as 0, "unknown".)"""
 
-TILE = Schema(node=_NODES, config=tuple(map(Column, spelled(_core.TILE_NAMES))), opcodes=_NUMBERS["opcodes"], unit="ns")
+TILE = Schema(
+    node=_NODES, config=tuple(map(Column, spelled(_core.TILE_NAMES))), opcodes=_NUMBERS["opcodes"], unit="ns"
+)
 """Tile graphs of TpuGraphs."""
