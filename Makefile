@@ -1,6 +1,6 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.[ch]' 'include/*.h' 'examples/*.c')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.[ch]' 'include/*.h' 'examples/*.c*')
 SANITIZED = build/sanitized
 include csrc/flags.mk
 # Of the C library: SERIAL=1 leaves OpenMP out, SMALL=1 all instruction sets but the machine's plainest; OPT=-Os.
@@ -49,8 +49,11 @@ install: $(INSTALLED)/libtpugraphs.a $(INSTALLED)/libtpugraphs.so.$(ABI)
 	install -m 644 $(INSTALLED)/libtpugraphs.a $(DESTDIR)$(LIBDIR)
 	install -m 755 $(INSTALLED)/libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)
 	ln -sf libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)/libtpugraphs.so
-	sed 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|;s|@LINKS@|$(LIB_LINKS:-fopenmp=$(GOMP))|' \
-		release/clib/tpugraphs.pc >$(DESTDIR)$(LIBDIR)/pkgconfig/tpugraphs.pc
+	for file in pkgconfig/tpugraphs.pc cmake/tpugraphs/tpugraphs-config.cmake \
+		cmake/tpugraphs/tpugraphs-config-version.cmake; do \
+		sed 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|;s|@ABI@|$(ABI)|;s|@LINKS@|$(LIB_LINKS:-fopenmp=$(GOMP))|' \
+			release/clib/$$(basename $$file) >$(DESTDIR)$(LIBDIR)/$$file || exit 1; \
+	done
 -include $(OBJECTS:.o=.d)
 format:
 	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)

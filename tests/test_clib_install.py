@@ -72,6 +72,28 @@ def example_graph():
     )
 
 
+def advised(loop):
+    """What examples/mlgo.cpp asks about a loop: one node without features, four choices."""
+    seen = [small_any(seed) for seed in range(3)]
+    node, graph, config = (np.concatenate([getattr(one, name).reshape(-1, width) for one in seen])
+                           for name, width in (("node_feat", 2), ("graph_feat", 2), ("config_feat", 4)))  # fmt: skip
+
+    def log_mean(column):
+        return np.float32(
+            np.expm1(np.log1p(column.astype(np.float64)).astype(np.float32).astype(float).mean())
+        )
+
+    common = [np.bincount(column.astype(int)).argmax() for column in (node[:, 1], config[:, 3])]
+    return tg.Graph(
+        node_feat=np.array([[log_mean(node[:, 0]), common[0]]]),
+        node_opcode=np.zeros(1, int),
+        edge_index=np.zeros((0, 2), int),
+        graph_feat=np.array([log_mean(graph[:, 0]), graph[:, 1].mean() >= 0.5]),
+        config_feat=np.array([[2.0**loop, 2.0**i, config[:, 2].mean() >= 0.5, common[1]] for i in range(4)]),
+        schema=ANY,
+    )
+
+
 def check_best(text, expected):
     """Lines of configs and scores are the first of the ranking, by bits."""
     best = np.argsort(expected, kind="stable")[:5]
@@ -103,6 +125,31 @@ def test_the_example_gives_the_scores_of_python(installed, ranker, tmp_path, com
         cwd=tmp_path,
     )
     check_best(run(tmp_path / "embed", ranker[1]), ranker[0].predict(example_graph()))
+
+
+@pytest.mark.parametrize("compiler", [c for c in ("g++", "clang++") if shutil.which(c)])
+def test_the_example_in_cpp_gives_the_same(installed, ranker, tmp_path, compiler):
+    source = ROOT / "examples" / "embed.cpp"
+    command = [compiler, "-std=c++11", *STRICT, source, "-o", "embed", *flags(installed)]
+    run(*command, f"-Wl,-rpath,{installed}/lib", cwd=tmp_path)
+    check_best(run(tmp_path / "embed", ranker[1]), ranker[0].predict(example_graph()))
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
+def test_cmake_finds_it(installed, ranker, tmp_path):
+    """All examples; the advisor takes the first choice unless another is better by the margin."""
+    run("cmake", "-S", ROOT / "examples", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={installed}")
+    run("cmake", "--build", tmp_path)
+    expected = ranker[0].predict(example_graph())
+    for name in ("embed_c", "embed_cpp", "embed_static"):
+        check_best(run(tmp_path / name, ranker[1]), expected)
+    lines = [line.split() for line in run(tmp_path / "mlgo_cpp", ranker[1]).splitlines()]
+    for loop, (number, choice, first, taken) in enumerate(lines):
+        scores = ranker[0].predict(advised(loop))
+        best = int(scores.argmin())
+        expected = best if np.float64(scores[0]) - np.float64(scores[best]) > 0.001 else 0
+        assert (int(number), int(choice)) == (loop, expected)
+        assert same_as_the_library([float.fromhex(first), float.fromhex(taken)], scores[[0, expected]])
 
 
 def test_nothing_but_the_header_is_shown(installed):
