@@ -12,7 +12,7 @@ LIB = build/lib$(if $(SERIAL),-serial)$(if $(SMALL),-small)$(OPT)
 LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
 INSTALLED = $(LIB)/installed
 LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
-LIB_FLAGS += $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
+LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
 GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
 ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)

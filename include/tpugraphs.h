@@ -203,9 +203,31 @@ TG_API tg_status tg_builder_arrays(const tg_graph_builder *builder, tg_graph_arr
 /* best (k): the numbers of the k configs of least score, best first; equal ones in their order. k <= count. */
 TG_API tg_status tg_best(const float *scores, int64_t count, int64_t k, int64_t *best, tg_message *message);
 
+/* The same of configs that are scored now: those to measure if only the fastest will be kept. */
+TG_API tg_status tg_ranker_choose(tg_ranker *ranker, const tg_graph_arrays *graph,
+                                  const tg_config_arrays *configs, int64_t k, int64_t *best,
+                                  tg_message *message);
+
 /* The config of least score if it is more than `margin` better than `standard`, in units of the scores; else `standard`, as
    also for scores that are not numbers, and if `standard` is not one of the configs. */
 TG_API int64_t tg_decide(const float *scores, int64_t count, int64_t standard, double margin);
+
+/* How far a graph and its configs lie outside of what the ranker has learnt from. A column is outside if one of its values
+   is more than TG_DEVIATIONS standard deviations from the mean in training, if it was constant there and differs, or
+   if it is a category that did not occur. */
+#define TG_DEVIATIONS 6
+typedef struct tg_report {
+    uint32_t size;
+    int32_t columns;       /* that were looked at; 0: the file keeps nothing about training */
+    int32_t outside;       /* of them */
+    int32_t group, column; /* of the farthest value: a tg_group, or -1 */
+    double farthest;       /* its standard deviations from the mean; infinite for a constant or a category */
+    double distance;       /* root mean square of the deviations in columns that vary: about 1 in training */
+} tg_report;
+
+/* Fills the report, whose size is set. configs NULL: of the graph alone. */
+TG_API tg_status tg_ranker_report(const tg_ranker *ranker, const tg_graph_arrays *graph,
+                                  const tg_config_arrays *configs, tg_report *report, tg_message *message);
 
 #ifdef __cplusplus
 }

@@ -73,6 +73,36 @@ def test_names_are_those_of_the_schema(clib, files, recipe):
         assert {value for (group, _), value in fill.items() if group == "3"} == {-1}
 
 
+def test_a_report_says_what_lies_outside(clib, tmp_path):
+    """The same numbers from the training graphs themselves."""
+    ranker = small_ranker("graph-config", steps=3)
+    seen = [small_any(seed) for seed in range(3)]
+    ranker.fit(seen)
+    ranker.save(tmp_path / "one.tgr")
+    graph = small_any(1)
+    graph = graph.replace(graph_feat=np.array([1e9, 1.0], np.float32))
+    write_graph(tmp_path / "one.graph", graph)
+    said = kept(clib("promises"), tmp_path, "report", "one").splitlines()
+    squares, values, most = 0.0, 0, {}
+    for group in ("node_feat", "graph_feat", "config_feat"):
+        stack = np.concatenate([np.atleast_2d(getattr(one, group)) for one in seen]).astype(np.float64)
+        mine = np.atleast_2d(getattr(graph, group)).astype(np.float64)
+        for c, column in enumerate(getattr(graph.schema, group.removesuffix("_feat"))):
+            if column.kind == "category":
+                continue
+            past, now = ((np.log1p(x[:, c]) if column.kind == "log" else x[:, c]) for x in (stack, mine))
+            z = np.abs(now - past.mean()) / past.std()
+            squares, values = squares + (z**2).sum(), values + z.size
+            most[column.name] = z.max()
+    columns, outside, name, farthest, distance = said[0].split()
+    assert (columns, outside, name) == ("8", str(sum(z > 6 for z in most.values())), "batch")
+    assert np.isclose(float(farthest), most["batch"], rtol=1e-4)
+    assert np.isclose(float(distance), (squares / values) ** 0.5, rtol=1e-4)
+    assert said[1].split()[0] == "4" and float(said[1].split()[4]) > float(distance)
+    order = np.argsort(ranker.predict(graph), kind="stable")[:5]
+    assert [int(line) for line in said[2:]] == order.tolist()
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing(files, tmp_path, sanitizer):

@@ -36,6 +36,23 @@ tg_status tg_best(const float *scores, int64_t count, int64_t k, int64_t *best, 
     return TG_OK;
 }
 
+tg_status tg_ranker_choose(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                           int64_t k, int64_t *best, tg_message *message) {
+    tg_config_arrays c;
+    if (r == NULL) return tg_argument(message, "ranker", "an open ranker");
+    if (configs == NULL || !tg_take_struct(&c, sizeof c, configs, sizeof c))
+        return tg_argument(message, "configs", "configs, with their size");
+    if (c.count < 0 || c.count > INT32_MAX) return tg_argument(message, "configs", "a number of them");
+    const tg_heap *heap = tg_heap_enter(&r->heap);
+    float *scores = malloc((size_t)c.count * sizeof *scores + 1);
+    tg_heap_enter(heap);
+    if (scores == NULL) return tg_no_memory(message);
+    tg_status status = tg_ranker_score(r, graph, &c, scores, message);
+    if (status == TG_OK) status = tg_best(scores, c.count, k, best, message);
+    free(scores);
+    return status;
+}
+
 int64_t tg_decide(const float *scores, int64_t count, int64_t standard, double margin) {
     int64_t best = standard;
     if (scores == NULL || standard < 0 || standard >= count || isnan(scores[standard])) return standard;

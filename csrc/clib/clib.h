@@ -12,6 +12,13 @@
 #include "score/network.h"
 #include "score/treeranker.h"
 
+/* What the file keeps of a column in training. */
+typedef struct tg_learnt {
+    int known, log;         /* log: of ln(1 + x) */
+    double mean, deviation; /* 0: it was constant */
+    const int64_t *seen;    /* of a category (values): how often each, or NULL */
+} tg_learnt;
+
 struct tg_ranker {
     tg_heap heap;
     _Atomic int references; /* of the caller, and of what was made from it */
@@ -28,6 +35,7 @@ struct tg_ranker {
     int tile;                      /* of published tile graphs: no digits */
     tg_columns columns[TG_TABLES]; /* names of the features of graphs */
     float *fill[TG_TABLES];        /* (columns[t].n): what stands for a missing one */
+    tg_learnt *learnt[TG_TABLES];  /* (columns[t].n) */
 };
 
 /* The calling thread within a public function: whose memory it takes, how its work is spread. */
@@ -61,7 +69,7 @@ tg_status tg_take_fill(tg_ranker *ranker, tg_error *err);
 /* Sizes and arrays that graphs can have; indices are checked where they are used. */
 tg_status tg_take_graph(const tg_graph_arrays *graph, tg_stored *to, tg_error *err);
 /* The number of configs, and room for their scores. */
-tg_status tg_take_count(const tg_config_arrays *configs, int64_t config_nodes, const float *scores,
+tg_status tg_take_count(const tg_config_arrays *configs, int64_t config_nodes, const void *scores,
                         tg_error *err);
 /* Features go into the graph as it is stored, digits into the one that is prepared. */
 tg_status tg_take_configs(const tg_ranker *ranker, const tg_config_arrays *configs, tg_stored *stored,

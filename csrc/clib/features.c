@@ -60,27 +60,41 @@ static float fitting(tg_column_kind kind, double x) {
     return (float)x;
 }
 
-static void fill_encoded(tg_ranker *r, const tg_use *use) {
-    const double *mean = use->state[1].f;
+static float commonest(const int64_t *seen, int n) {
+    int common = 0;
+    for (int v = 0; v < n; v++)
+        if (seen[v] > seen[common]) common = v;
+    return (float)common;
+}
+
+static void learn(tg_ranker *r, tg_table t, int64_t c, tg_column_kind kind, double mean, double m2,
+                  int64_t count) {
+    r->fill[t][c] = fitting(kind, mean);
+    r->learnt[t][c] = (tg_learnt){1, kind == TG_KIND_LOG, mean, sqrt(m2 / (double)count), NULL};
+}
+
+static void learn_encoded(tg_ranker *r, const tg_use *use) {
+    const double *mean = use->state[1].f, *m2 = use->state[2].f;
     const int64_t *seen = use->state[3].i;
     for (int t = 0; t < TG_TABLES; t++)
-        for (int c = 0; c < use->columns[t].n; c++, mean++) {
+        for (int c = 0; c < use->columns[t].n; c++, mean++, m2++) {
             const tg_column *column = &use->columns[t].column[c];
-            int common = 0;
-            for (int v = 0; v < column->n_values; v++)
-                if (seen[v] > seen[common]) common = v;
+            const int64_t *own = seen;
             seen += column->n_values;
-            if (r->columns[t].n == use->columns[t].n)
-                r->fill[t][c] =
-                    column->kind == TG_KIND_CATEGORY ? (float)common : fitting(column->kind, *mean);
+            if (r->columns[t].n != use->columns[t].n) continue;
+            learn(r, (tg_table)t, c, column->kind, *mean, *m2, use->state[0].i[t]);
+            if (column->kind != TG_KIND_CATEGORY) continue;
+            r->fill[t][c] = commonest(own, column->n_values);
+            r->learnt[t][c].seen = own;
         }
 }
 
-/* Constants of columns as they are stored: no step before has changed them. */
-static void fill_scaled(tg_ranker *r, const tg_use *use, tg_table t, int log) {
+/* Of columns as they are stored: no step before has changed them. */
+static void learn_scaled(tg_ranker *r, const tg_use *use, tg_table t, int log) {
     const int64_t n = use->state[1].n < r->columns[t].n ? use->state[1].n : r->columns[t].n;
     for (int64_t c = 0; c < n; c++)
-        r->fill[t][c] = fitting(log ? TG_KIND_LOG : TG_KIND_NUMBER, use->state[1].f[c]);
+        learn(r, t, c, log ? TG_KIND_LOG : TG_KIND_NUMBER, use->state[1].f[c], use->state[2].f[c],
+              use->state[0].i[0]);
 }
 
 static int changes_nodes(const char *step) {
@@ -94,14 +108,16 @@ static int changes_nodes(const char *step) {
 tg_status tg_take_fill(tg_ranker *r, tg_error *err) {
     int changed = 0;
     for (int t = 0; t < TG_TABLES; t++)
-        if ((r->fill[t] = calloc((size_t)r->columns[t].n + 1, sizeof *r->fill[t])) == NULL)
+        if ((r->fill[t] = calloc((size_t)r->columns[t].n + 1, sizeof *r->fill[t])) == NULL ||
+            (r->learnt[t] = calloc((size_t)r->columns[t].n + 1, sizeof *r->learnt[t])) == NULL)
             return tg_fail(err, TG_E_MEMORY, "no memory for means");
     for (int i = 0; i < r->program.n; i++) {
         const tg_use *use = &r->program.use[i];
         const char *name = use->step->name;
-        if (strcmp(name, "encode") == 0) fill_encoded(r, use);
-        if (strcmp(name, "standardize") == 0 && !changed) fill_scaled(r, use, TG_TABLE_NODE, 0);
-        if (strcmp(name, "standardize-configs") == 0) fill_scaled(r, use, TG_TABLE_CONFIG, use->attr[1] != 0);
+        if (strcmp(name, "encode") == 0) learn_encoded(r, use);
+        if (strcmp(name, "standardize") == 0 && !changed) learn_scaled(r, use, TG_TABLE_NODE, 0);
+        if (strcmp(name, "standardize-configs") == 0)
+            learn_scaled(r, use, TG_TABLE_CONFIG, use->attr[1] != 0);
         changed |= changes_nodes(name);
     }
     return TG_OK;

@@ -241,6 +241,7 @@ void tg_ranker_close(tg_ranker *r) {
     for (int t = 0; t < TG_TABLES; t++) {
         tg_columns_free(&r->columns[t]);
         free(r->fill[t]);
+        free(r->learnt[t]);
     }
     tg_heap_give(r->heap, r);
 }

@@ -35,7 +35,7 @@ tg_status tg_take_graph(const tg_graph_arrays *g, tg_stored *to, tg_error *err) 
     return status;
 }
 
-tg_status tg_take_count(const tg_config_arrays *configs, int64_t config_nodes, const float *scores,
+tg_status tg_take_count(const tg_config_arrays *configs, int64_t config_nodes, const void *scores,
                         tg_error *err) {
     return check_array("configs", configs->count, MOST_CELLS / (config_nodes + 1), scores, err);
 }

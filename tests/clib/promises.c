@@ -283,6 +283,36 @@ static int names(const char *path) {
     return 0;
 }
 
+/* What lies outside, for Python to compare, and the best five. */
+static int report(const char *path) {
+    tg_message message = TG_MESSAGE;
+    tg_ranker *ranker;
+    tg_report all = {.size = sizeof all}, graph = {.size = sizeof graph};
+    int64_t best[5];
+    if (tg_ranker_open(path, NULL, &ranker, &message) != TG_OK) return failed(message.text);
+    if (tg_ranker_report(ranker, &shared.graph, &shared.configs, &all, &message) != TG_OK ||
+        tg_ranker_report(ranker, &shared.graph, NULL, &graph, &message) != TG_OK ||
+        tg_ranker_choose(ranker, &shared.graph, &shared.configs, 5, best, &message) != TG_OK)
+        return failed(message.text);
+    const tg_report *both[] = {&all, &graph};
+    for (int i = 0; i < 2; i++) {
+        const tg_report *r = both[i];
+        printf("%d %d %s %.9g %.9g\n", r->columns, r->outside,
+               tg_feature_name(ranker, (tg_group)r->group, r->column), r->farthest, r->distance);
+    }
+    for (int i = 0; i < 5; i++) printf("%d\n", (int)best[i]);
+    const int64_t n = shared.configs.count;
+    const double gain = (double)expected[n - 1] - (double)expected[best[0]];
+    if (tg_decide(expected, n, n - 1, gain / 2) != best[0] || tg_decide(expected, n, n - 1, gain) != n - 1 ||
+        tg_decide(expected, n, n, 0) != n)
+        return failed("decide");
+    all.size = 8;
+    if (tg_ranker_report(ranker, &shared.graph, NULL, &all, &message) != TG_E_DATA)
+        return failed("a short report");
+    tg_ranker_close(ranker);
+    return 0;
+}
+
 static int prepare(const char *path) {
     tg_ranker *ranker;
     tg_message message = TG_MESSAGE;
@@ -299,8 +329,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *word;
         int (*check)(const char *path);
-    } promises[] = {{"memory", memory},       {"spread", spread},  {"many", many},
-                    {"arguments", arguments}, {"bytes", bytes_of}, {"names", names}};
+    } promises[] = {{"memory", memory},  {"spread", spread}, {"many", many},    {"arguments", arguments},
+                    {"bytes", bytes_of}, {"names", names},   {"report", report}};
     if (argc != 4 || !read_job(argv[3], &shared) || prepare(argv[2]) != 0) return failed("usage");
     int code = 3;
     for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
