@@ -86,6 +86,32 @@ TG_API tg_status tg_ranker_open(const char *path, const tg_options *options, tg_
 TG_API tg_status tg_ranker_open_memory(const void *bytes, size_t size, const tg_options *options,
                                        tg_ranker **ranker, tg_message *message);
 
+/* A ranker as static data, which `tpugraphs embed` writes: nothing is parsed, and a checksum says whether it is whole. Its
+   fields are for that program alone. */
+typedef struct tg_embedded_value {
+    uint8_t kind, whole; /* a JSON value, and whether it is the number `integer` */
+    uint16_t zero;
+    uint32_t key, key_size, text, text_size; /* places in the texts */
+    uint32_t count, first, next;             /* of values, or 0 */
+    double number;
+    int64_t integer;
+} tg_embedded_value;
+typedef struct tg_embedded_tensor {
+    uint32_t name, name_size, kind, dimensions;
+    uint64_t rows, columns, offset;
+} tg_embedded_tensor;
+typedef struct tg_embedded {
+    uint32_t size, version, checksum, values, tensors, texts_size;
+    const tg_embedded_value *value;
+    const tg_embedded_tensor *tensor; /* by name */
+    const char *texts;
+    const unsigned char *data;
+    uint64_t data_size;
+} tg_embedded;
+#define TG_EMBEDDED 1 /* its version */
+TG_API tg_status tg_ranker_open_embedded(const tg_embedded *embedded, const tg_options *options,
+                                         tg_ranker **ranker, tg_message *message);
+
 /* NULL is fine. Sessions and builders keep what they need of it. */
 TG_API void tg_ranker_close(tg_ranker *ranker);
 

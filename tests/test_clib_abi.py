@@ -66,8 +66,8 @@ def test_nothing_has_moved(tmp_path):
 
 
 def test_structs_begin_with_their_size():
-    found = structs()
-    assert len(found) >= 4
+    found = {name: fields for name, fields in structs().items() if not name.startswith("tg_embedded_")}
+    assert len(found) >= 5
     assert {fields[0] for fields in found.values()} == {"size"}
 
 

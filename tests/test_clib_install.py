@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rankers import ANY, same_as_the_library, small_any, small_ranker
+from rankers import ANY, SMALL_GRAPHS, same_as_the_library, small_any, small_ranker
+from test_clib_score import write_graph
 
 import tpugraphs as tg
+from tpugraphs.cli import main
+from tpugraphs.recipes import get_recipe
 
 ROOT = Path(__file__).parents[1]
 PLAIN = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
@@ -150,6 +153,85 @@ def test_cmake_finds_it(installed, ranker, tmp_path):
         expected = best if np.float64(scores[0]) - np.float64(scores[best]) > 0.001 else 0
         assert (int(number), int(choice)) == (loop, expected)
         assert same_as_the_library([float.fromhex(first), float.fromhex(taken)], scores[[0, expected]])
+
+
+EMBEDDED = """
+#include <stdio.h>
+#include "job.h"
+extern const tg_embedded one, changed;
+int main(int argc, char **argv) {
+    tg_ranker *ranker;
+    tg_message message = TG_MESSAGE;
+    job j;
+    if (argc != 3 || !read_job(argv[1], &j)) return failed("usage");
+    if (tg_ranker_open_embedded(&one, NULL, &ranker, &message) != TG_OK) return failed(message.text);
+    float *scores = malloc(sizeof *scores * (size_t)j.configs.count);
+    if (tg_ranker_score(ranker, &j.graph, &j.configs, scores, &message) != TG_OK) return failed(message.text);
+    FILE *file = fopen(argv[2], "wb");
+    fwrite(scores, sizeof *scores, (size_t)j.configs.count, file);
+    fclose(file);
+    tg_ranker_close(ranker);
+    tg_embedded other = one;
+    other.checksum++;
+    if (tg_ranker_open_embedded(&other, NULL, &ranker, &message) != TG_E_CHECKPOINT) return failed("checksum");
+    other = one, other.version++;
+    if (tg_ranker_open_embedded(&other, NULL, &ranker, &message) != TG_E_CHECKPOINT) return failed("version");
+    free(scores);
+    free(j.bytes);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "recipe", ["graph-config", "first-tile", "first-layout", "sixth-gin", "eighth-lightgbm"]
+)
+def test_embedded_rankers_score_as_their_files_do(installed, tmp_path, recipe):
+    """`tpugraphs embed` writes strict C99; what it has written is whole, or refused."""
+    if "lightgbm" in recipe:
+        pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+        ranker = tg.Ranker(recipe, steps=7, num_leaves=9, min_data_in_leaf=2)
+        make = small_any
+    else:
+        ranker, make = small_ranker(recipe, steps=3), SMALL_GRAPHS[get_recipe(recipe).kind]
+    ranker.fit([make(0), make(1)], verbose=False)
+    ranker.save(tmp_path / "ranker.tgr")
+    assert (
+        main(["embed", str(tmp_path / "ranker.tgr"), "--out", str(tmp_path / "model.c"), "--name", "one"])
+        == 0
+    )
+    graph = make(3)
+    write_graph(tmp_path / "graph", graph)
+    (tmp_path / "main.c").write_text(EMBEDDED.replace(", changed", ""))
+    run("gcc", "-std=c99", *STRICT, "-c", "model.c", f"-I{installed}/include", cwd=tmp_path)
+    command = [
+        "gcc",
+        "-std=gnu11",
+        "main.c",
+        "model.o",
+        f"-I{ROOT}/tests/clib",
+        "-o",
+        "main",
+        *flags(installed),
+    ]
+    run(*command, f"-Wl,-rpath,{installed}/lib", cwd=tmp_path)
+    run(tmp_path / "main", tmp_path / "graph", tmp_path / "scores")
+    assert same_as_the_library(np.fromfile(tmp_path / "scores", np.float32), ranker.predict(graph))
+
+
+def test_names_that_c_does_not_have_are_refused(ranker, tmp_path, capsys):
+    assert main(["embed", str(ranker[1]), "--out", str(tmp_path / "m.c"), "--name", "9 lives"]) == 2
+    assert "--name: expected a name of C" in capsys.readouterr().err
+
+
+def test_the_command_installs_it(tmp_path, capsys):
+    """In a checkout from its own sources; a wheel has a copy of them (see setup.py)."""
+    assert main(["clib", "--prefix", str(tmp_path), "--serial", "--small"]) == 0
+    assert (tmp_path / "lib" / "libtpugraphs.a").stat().st_size < 1.6e6
+    assert "pkgconfig" in capsys.readouterr().out
+    shutil.copy(ROOT / "examples" / "embed.c", tmp_path)
+    run("gcc", "-std=c99", *STRICT, "embed.c", "-o", "embed", f"-I{tmp_path}/include", tmp_path / "lib/libtpugraphs.a",
+        "-lm", "-lpthread", cwd=tmp_path)  # fmt: skip
 
 
 def test_nothing_but_the_header_is_shown(installed):

@@ -59,6 +59,11 @@ tg_status tg_no_memory(tg_message *message);
    cannot be one. */
 int tg_take_struct(void *to, size_t size, const void *from, size_t least);
 
+/* Make the ranker of a file with the metadata `root`. */
+tg_status tg_ranker_make(tg_ranker *ranker, const tg_safetensors *file, const tg_json_value *root,
+                         tg_error *err);
+/* An error about the file, or what was given as one: whatever it was called inside, this is not a ranker. */
+tg_status tg_in_file(const char *path, tg_status status, tg_error *err);
 tg_status tg_ranker_new(const tg_options *options, tg_ranker **ranker, tg_message *message);
 void tg_ranker_keep(tg_ranker *ranker); /* one tg_ranker_close more */
 

@@ -118,7 +118,7 @@ static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_j
     return status == TG_OK ? tg_take_names(r, schema, err) : status;
 }
 
-static tg_status make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
+tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
     tg_status status = check_file(root, err);
     if (status == TG_OK && tg_json_find(root, "boosters") != NULL) {
         status = make_trees(r, file, root, err);
@@ -144,7 +144,7 @@ static tg_status read_file(tg_ranker *r, const tg_safetensors *file, tg_error *e
         if (strcmp(note->key.bytes, "tpugraphs") != 0) continue;
         tg_status status = tg_json_read(&tree, "metadata", note->value.bytes, note->value.size, err);
         if (status == TG_OK) status = tg_digests_check(file, note->value, tree.root, err);
-        if (status == TG_OK) status = make(r, file, tree.root, err);
+        if (status == TG_OK) status = tg_ranker_make(r, file, tree.root, err);
         tg_json_free(&tree);
         return status;
     }
@@ -152,8 +152,7 @@ static tg_status read_file(tg_ranker *r, const tg_safetensors *file, tg_error *e
                               "give the file of a ranker", NULL);
 }
 
-/* An error about the file: whatever it was called inside, the file is not a ranker. */
-static tg_status in_file(const char *path, tg_status status, tg_error *err) {
+tg_status tg_in_file(const char *path, tg_status status, tg_error *err) {
     if (status != TG_E_IO && status != TG_E_MEMORY) status = TG_E_CHECKPOINT;
     if (err == NULL) return status;
     tg_error inner = *err;
@@ -175,7 +174,7 @@ static tg_status read_source(tg_ranker *r, const char *path, tg_source *source, 
     tg_status status = tg_safetensors_open(&file, *source, err);
     if (status == TG_OK) status = read_file(r, &file, err);
     tg_safetensors_close(&file);
-    return status == TG_OK ? TG_OK : in_file(path, status, err);
+    return status == TG_OK ? TG_OK : tg_in_file(path, status, err);
 }
 
 tg_status tg_ranker_new(const tg_options *given, tg_ranker **ranker, tg_message *message) {
@@ -207,7 +206,7 @@ static tg_status open_any(const char *path, const void *bytes, size_t size, cons
     tg_scope_begin(&scope, &(*ranker)->heap, &(*ranker)->spread, 1);
     if (bytes == NULL) status = tg_source_open(path, "a ranker file", &source, NULL, &scope.err);
     if (status == TG_OK) status = read_source(*ranker, path, &source, &scope.err);
-    else status = in_file(path, status, &scope.err);
+    else status = tg_in_file(path, status, &scope.err);
     if (bytes == NULL) tg_source_close(&source);
     status = tg_scope_end(&scope, status, message);
     if (status != TG_OK) tg_ranker_close(*ranker), *ranker = NULL;
