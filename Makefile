@@ -13,6 +13,15 @@ LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
 INSTALLED = $(LIB)/installed
 LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
 LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
+# A small library scores, and does no more; OPS and STEPS, if given, are all that its rankers have.
+KERNELS = $(shell sed -n 's/^ *K.\([a-z0-9_]*\),.*/\1/p' csrc/kernels/kernels.h)
+SHARED_OPS = $(shell grep -L '^const tg_op ' csrc/ops/*.c) $(wildcard csrc/ops/*.h)
+NAMED = $(if $(OPS),$(SCORING_KERNELS) $(shell grep -oh 'k->[a-z0-9_]*' $(SHARED_OPS) $(OPS:%=csrc/ops/%.c) | sed 's/k->//'),$(KERNELS))
+UNUSED = $(filter-out $(filter-out $(TRAINING_KERNELS),$(NAMED)),$(KERNELS))
+ifneq ($(SMALL),)
+LIB_FLAGS += -DTG_SCORES_ONLY -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
+CHOSEN = $(LIB)/chosen.h
+endif
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
 GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
 ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)
@@ -31,7 +40,12 @@ lib: $(LIBRARY)
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $^
-$(LIB)/%.o: %.c csrc/flags.mk
+$(LIB)/chosen.h: Makefile csrc/flags.mk csrc/kernels/kernels.h
+	@mkdir -p $(@D) && rm -f $@
+	@for name in $(UNUSED); do echo "#define TG_NO_$$name ~,"; done >$@
+	@if [ -n "$(OPS)" ]; then echo "#define TG_OP_LIST(OP)" $$(for op in $(OPS); do echo "OP($$op)"; done); fi >>$@
+	@if [ -n "$(STEPS)" ]; then echo "#define TG_STEP_LIST(S)" $$(for step in $(STEPS); do echo "S($$step)"; done); fi >>$@
+$(LIB)/%.o: %.c csrc/flags.mk $(CHOSEN)
 	@mkdir -p $(@D)
 	$(CC) $(WARNINGS) -Werror $(LIB_FLAGS) $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
 # What is installed shows the functions of include/tpugraphs.h alone.

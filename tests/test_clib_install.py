@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rankers import ANY, SMALL_GRAPHS, same_as_the_library, small_any, small_ranker
-from test_clib_score import write_graph
+from rankers import ANY, SMALL_GRAPHS, networks, same_as_the_library, small_any, small_ranker
+from test_clib_score import learnt, scores_of, write_graph
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.cli import main
 from tpugraphs.recipes import get_recipe
 
@@ -224,14 +225,60 @@ def test_names_that_c_does_not_have_are_refused(ranker, tmp_path, capsys):
     assert "--name: expected a name of C" in capsys.readouterr().err
 
 
-def test_the_command_installs_it(tmp_path, capsys):
-    """In a checkout from its own sources; a wheel has a copy of them (see setup.py)."""
-    assert main(["clib", "--prefix", str(tmp_path), "--serial", "--small"]) == 0
-    assert (tmp_path / "lib" / "libtpugraphs.a").stat().st_size < 1.6e6
-    assert "pkgconfig" in capsys.readouterr().out
-    shutil.copy(ROOT / "examples" / "embed.c", tmp_path)
-    run("gcc", "-std=c99", *STRICT, "embed.c", "-o", "embed", f"-I{tmp_path}/include", tmp_path / "lib/libtpugraphs.a",
-        "-lm", "-lpthread", cwd=tmp_path)  # fmt: skip
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """What `tpugraphs clib --serial --small` installs: in a checkout from its own sources, else from the package's."""
+    prefix = tmp_path_factory.mktemp("small")
+    assert main(["clib", "--prefix", str(prefix), "--serial", "--small", "--quiet"]) == 0
+    return prefix
+
+
+@pytest.fixture(scope="module")
+def small_program(small, tmp_path_factory):
+    """tests/clib/score.c with the small library."""
+    made = tmp_path_factory.mktemp("program") / "score"
+    run("gcc", "-std=gnu11", ROOT / "tests/clib/score.c", f"-I{small}/include", small / "lib/libtpugraphs.a",
+        "-Wl,--gc-sections", "-lm", "-lpthread", "-o", made)  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("recipe", networks())
+def test_a_small_library_scores_every_network(small_program, tmp_path, recipe):
+    """It has no kernel of training, and those of the plainest processor: then Python gives the same bits, too."""
+    ranker, graph = learnt(recipe)
+    level = _core.get_isa()
+    _core.set_isa("baseline")
+    try:
+        expected = ranker.predict(graph)
+    finally:
+        _core.set_isa(level)
+    scores = scores_of(small_program, tmp_path, ranker, graph)
+    assert np.allclose(scores, expected, 1e-4, 1e-4)
+    if _core.isa_levels()[-1] == "baseline":
+        assert same_as_the_library(scores, expected)
+
+
+def test_a_library_for_one_ranker_is_smaller(ranker, small, tmp_path):
+    """It scores with that ranker, and says of another what it lacks."""
+    main(["clib", "--prefix", str(tmp_path), "--serial", "--only", str(ranker[1]), "--quiet"])
+    size = (tmp_path / "lib" / "libtpugraphs.so").stat().st_size
+    assert size < 300_000 < (small / "lib" / "libtpugraphs.so").stat().st_size
+    run("gcc", ROOT / "examples/embed.c", f"-I{tmp_path}/include", tmp_path / "lib/libtpugraphs.a", "-lm", "-lpthread",
+        "-o", tmp_path / "embed")  # fmt: skip
+    level = _core.get_isa()
+    _core.set_isa("baseline")
+    try:
+        expected = ranker[0].predict(example_graph())
+    finally:
+        _core.set_isa(level)
+    lines = run(tmp_path / "embed", ranker[1]).split()
+    assert np.allclose([float.fromhex(score) for score in lines[1::2]], np.sort(expected)[:5], 1e-4, 1e-4)
+    other, _ = learnt("first-layout")
+    other.save(tmp_path / "other.tgr")
+    refused = subprocess.run(
+        [tmp_path / "embed", tmp_path / "other.tgr"], capture_output=True, text=True, env=PLAIN
+    )
+    assert refused.returncode == 1 and "other.tgr: " in refused.stderr
 
 
 def test_nothing_but_the_header_is_shown(installed):

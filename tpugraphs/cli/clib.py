@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--prefix DIR", "folder to install to, which gets include/ and lib/", required=True)
     option(parser, "--serial", "without OpenMP: on the threads of the caller, or those that it gives, alone")
     option(parser, "--small", "for size (-Os), with the kernels of the plainest processor alone")
+    option(
+        parser, "--only RANKER", "small, and for networks like this one alone; repeatable", **common.REPEATED
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -45,7 +48,8 @@ def run(args: argparse.Namespace) -> None:
             f"PREFIX={prefix}",
             f"LIB={folder}/lib",
         ]
-        command += ["SERIAL=1"] * args.serial + ["SMALL=1", "OPT=-Os"] * args.small
+        command += ["SERIAL=1"] * args.serial + ["SMALL=1", "OPT=-Os"] * (args.small or bool(args.only))
+        command += needed(args.only) if args.only else []
         common.remark(args, f"compiling {sources}")
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -55,3 +59,16 @@ def run(args: argparse.Namespace) -> None:
         raise Error(f"make: exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
     common.say(args, f"{prefix}: libtpugraphs; pkg-config finds it in {prefix / 'lib' / 'pkgconfig'}")
     common.emit(args, {"prefix": str(prefix)})
+
+
+def needed(rankers: list[str]) -> list[str]:
+    """Return the options of make that leave out what none of these rankers has."""
+    from tpugraphs.system import tensorfile
+
+    found = [tensorfile.read(path, "ranker")[0] for path in rankers]
+    lists = {"OPS": ("steps", "op"), "STEPS": ("preprocessing", "step")}
+    names = {
+        option: {one[key].replace("-", "_") for metadata in found for one in metadata.get(entry, ())}
+        for option, (entry, key) in lists.items()
+    }
+    return [f"{option}={' '.join(sorted(chosen))}" for option, chosen in names.items()]
