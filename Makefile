@@ -1,13 +1,35 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.[ch]' 'include/*.h' 'examples/*.c*')
 SANITIZED = build/sanitized
-LIBRARY = build/libtpugraphs.a
 include csrc/flags.mk
-ifeq ($(filter x86_64 amd64,$(shell uname -m)),)
+# Of the C library: SERIAL=1 leaves OpenMP out, SMALL=1 all instruction sets but the machine's plainest; OPT=-Os.
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+ABI = $(shell sed -n 's/^.define TG_ABI_VERSION \([0-9]*\).*/\1/p' include/tpugraphs.h)
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+LIB = build/lib$(if $(SERIAL),-serial)$(if $(SMALL),-small)$(OPT)
+LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
+INSTALLED = $(LIB)/installed
+LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
+LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
+# A small library scores, and does no more; OPS and STEPS, if given, are all that its rankers have.
+KERNELS = $(shell sed -n 's/^ *K.\([a-z0-9_]*\),.*/\1/p' csrc/kernels/kernels.h)
+SHARED_OPS = $(shell grep -L '^const tg_op ' csrc/ops/*.c) $(wildcard csrc/ops/*.h)
+NAMED = $(if $(OPS),$(SCORING_KERNELS) $(shell grep -oh 'k->[a-z0-9_]*' $(SHARED_OPS) $(OPS:%=csrc/ops/%.c) | sed 's/k->//'),$(KERNELS))
+UNUSED = $(filter-out $(filter-out $(TRAINING_KERNELS),$(NAMED)),$(KERNELS))
+ifneq ($(SMALL),)
+LIB_FLAGS += -DTG_SCORES_ONLY -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
+CHOSEN = $(LIB)/chosen.h
+endif
+LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
+GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
+ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)
+ELSEWHERE =
+else
 ELSEWHERE = $(filter-out csrc/kernels/isa_baseline.c,$(wildcard csrc/kernels/isa_*.c))
 endif
-OBJECTS = $(patsubst %.c,build/lib/%.o,$(filter-out csrc/py/% csrc/fuzz/% $(ELSEWHERE),$(wildcard csrc/*/*.c)))
+OBJECTS = $(patsubst %.c,$(LIB)/%.o,$(filter-out csrc/py/% csrc/fuzz/% $(ELSEWHERE),$(wildcard csrc/*/*.c)))
 
 build:
 	TPUGRAPHS_WERROR=1 $(PYTHON) setup.py -q build_ext --inplace
@@ -18,9 +40,34 @@ lib: $(LIBRARY)
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $^
-build/lib/%.o: %.c csrc/flags.mk
+$(LIB)/chosen.h: Makefile csrc/flags.mk csrc/kernels/kernels.h
+	@mkdir -p $(@D) && rm -f $@
+	@for name in $(UNUSED); do echo "#define TG_NO_$$name ~,"; done >$@
+	@if [ -n "$(OPS)" ]; then echo "#define TG_OP_LIST(OP)" $$(for op in $(OPS); do echo "OP($$op)"; done); fi >>$@
+	@if [ -n "$(STEPS)" ]; then echo "#define TG_STEP_LIST(S)" $$(for step in $(STEPS); do echo "S($$step)"; done); fi >>$@
+$(LIB)/%.o: %.c csrc/flags.mk $(CHOSEN)
 	@mkdir -p $(@D)
-	$(CC) $(CORE_FLAGS) -fPIC $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+	$(CC) $(WARNINGS) -Werror $(LIB_FLAGS) $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+# What is installed shows the functions of include/tpugraphs.h alone.
+$(INSTALLED)/libtpugraphs.a: $(OBJECTS)
+	@mkdir -p $(@D) && rm -f $@
+	$(LD) -r -o $(@D)/tpugraphs.o $^
+	objcopy --localize-hidden $(@D)/tpugraphs.o
+	@$(AR) rcs $@ $(@D)/tpugraphs.o
+$(INSTALLED)/libtpugraphs.so.$(ABI): $(OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,$(@F) -Wl,--gc-sections -Wl,-z,defs -o $@ $^ $(LIB_LINKS)
+install: $(INSTALLED)/libtpugraphs.a $(INSTALLED)/libtpugraphs.so.$(ABI)
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/tpugraphs
+	install -m 644 include/tpugraphs.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(INSTALLED)/libtpugraphs.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(INSTALLED)/libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)
+	ln -sf libtpugraphs.so.$(ABI) $(DESTDIR)$(LIBDIR)/libtpugraphs.so
+	for file in pkgconfig/tpugraphs.pc cmake/tpugraphs/tpugraphs-config.cmake \
+		cmake/tpugraphs/tpugraphs-config-version.cmake; do \
+		sed 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|;s|@ABI@|$(ABI)|;s|@LINKS@|$(LIB_LINKS:-fopenmp=$(GOMP))|' \
+			release/clib/$$(basename $$file) >$(DESTDIR)$(LIBDIR)/$$file || exit 1; \
+	done
 -include $(OBJECTS:.o=.d)
 format:
 	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)
@@ -63,4 +110,4 @@ clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 	git ls-files --others --ignored --exclude-standard 'tpugraphs/*.pyi' | xargs rm -f
 
-.PHONY: build lib test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean
+.PHONY: build lib install test format lint types tables docs notebooks parity bench bench-quick sanitize fuzz wheels clean

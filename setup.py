@@ -123,12 +123,29 @@ class BuildExt(build_ext):
                 self.compiler._compile, self.compiler.compile = compile_one, compile_all
 
 
+# What `make install` of the C library reads; `tpugraphs clib` runs it in an installed package.
+CLIB = [
+    "Makefile",
+    "pyproject.toml",
+    "csrc/flags.mk",
+    "include/*.h",
+    "release/clib/*",
+    "csrc/*/*.[ch]",
+    "csrc/*/*.inc",
+]
+
+
 class BuildPy(build_py):
-    """build_py after build_ext, which makes the stubs that are packed."""
+    """build_py after build_ext, which makes the stubs that are packed, with the sources of the C library."""
 
     def run(self):
         self.run_command("build_ext")
         super().run()
+        for path in (path for pattern in CLIB for path in glob(pattern)):
+            if not path.startswith((os.path.join("csrc", "py", ""), os.path.join("csrc", "fuzz", ""))):
+                to = os.path.join(self.build_lib, "tpugraphs", "clib", path)
+                self.mkpath(os.path.dirname(to))
+                self.copy_file(path, to)
 
 
 class Sdist(sdist):
@@ -141,7 +158,8 @@ class Sdist(sdist):
 
 
 def sources():
-    found = sorted(p for p in glob("csrc/**/*.c", recursive=True) if "/fuzz" not in p.replace(os.sep, "/"))
+    rooms = [p for p in glob("csrc/*/") if os.path.basename(p[:-1]) not in ("fuzz", "clib")]
+    found = sorted(p for room in rooms for p in glob(f"{room}*.c"))
     if not X86:
         found = [p for p in found if os.path.splitext(os.path.basename(p))[0] not in ISA_FLAGS]
     return found

@@ -1,5 +1,10 @@
 # Flags of the compiler, for setup.py (the extension module) and the Makefile (the library): lines NAME = flags.
 CORE_FLAGS = -std=gnu11 -O3 -g0 -fopenmp -fvisibility=hidden -ffp-contract=fast -fno-math-errno -fno-trapping-math -fno-semantic-interposition -Icsrc
+# The library's own: its public header, and memory that a host may provide.
+LIBRARY_FLAGS = -Iinclude -include csrc/clib/memory.h -DNDEBUG -ffunction-sections -fdata-sections
+# Kernels that no scores need, for a library that is to be small; and where the others are named.
+TRAINING_KERNELS = norm_back fix act_grad blend_by_back layer_norm_back unit_rows_back bend_back drop_rows add_normals elu_one_back lookup_grad digit_table_grad mix_backward attend_grad soften_back attend_sender attend_collect head_dots_back adamw list_mle logistic_row
+SCORING_KERNELS = base7_encode base7_decode pack_digits panel gemm pack_nt pack_nn gemm_tn
 WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # csrc/kernels/isa_*.c hold the same kernels compiled for one instruction set each; all but the baseline are x86-64's.
 FLAGS_isa_avx2 = -mavx2 -mfma -mbmi2

@@ -158,6 +158,7 @@ class CLibrary:
         """The path of the program made of tests/clib/NAME.c."""
         source, made = self.root / "tests" / "clib" / f"{name}.c", self.folder / name
         warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{self.root / 'csrc'}"]
+        warnings += [f"-I{self.root / 'include'}"]
         self._run("gcc", *warnings, source, self.library, "-fopenmp", "-lm", "-o", made)
         return made
 

@@ -10,6 +10,9 @@ from typing_extensions import disjoint_base
 # base
 SCHEMA: dict[str, int]
 OPCODES: str
+NODE_NAMES: str
+DIGIT_NAMES: str
+TILE_NAMES: str
 
 def set_num_threads(threads: int, /) -> None: ...
 def limit_threads(threads: int, /) -> None: ...

@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <omp.h>
+#include "base/openmp.h"
 
 static _Atomic int threads_set = 0;
 static _Atomic int forked = 0;
 static _Thread_local int held = 0;
+static _Thread_local const tg_spread *spread = NULL;
 static int unlimited = 0; /* what omp_get_max_threads() says while nobody has limited it */
 
 /* Below this many operations starting a team costs more than it saves: waking a thread that has gone to sleep
@@ -75,11 +76,13 @@ void tg_parallel_init(void) {
 }
 
 int tg_max_threads(void) {
+    if (spread != NULL && (spread->threads == 1 || spread->execute != NULL)) return spread->threads;
     tg_parallel_init();
     /* threadpoolctl limits libgomp through omp_set_num_threads: a number below libgomp's own is a limit. */
     int limit = omp_get_max_threads();
     int threads = threads_set;
-    return limit < unlimited && limit < threads ? limit : threads;
+    if (limit < unlimited && limit < threads) threads = limit;
+    return spread != NULL && spread->threads < threads ? spread->threads : threads;
 }
 
 void tg_set_threads(int threads) {
@@ -94,7 +97,22 @@ void tg_limit_threads(int threads) {
 
 void tg_hold_threads(int hold) { held = hold; }
 
-int tg_threads(double flops) {
-    if (forked || held || flops < grain_flops || omp_in_parallel()) return 1;
+const tg_spread *tg_spread_work(const tg_spread *other) {
+    const tg_spread *before = spread;
+    spread = other;
+    return before;
+}
+
+int tg_hosted(void) { return spread != NULL && spread->execute != NULL; }
+
+void tg_host_run(tg_task *task, void *argument, int32_t count) {
+    spread->execute(spread->context, task, argument, count);
+}
+
+int tg_task_threads(double flops) {
+    if (held || flops < grain_flops) return 1;
+    if (!tg_hosted() && (forked || omp_in_parallel())) return 1;
     return tg_max_threads();
 }
+
+int tg_threads(double flops) { return tg_hosted() ? 1 : tg_task_threads(flops); }

@@ -23,6 +23,25 @@ void tg_limit_threads(int threads);
 /* While set, work begun by the calling thread uses no other. */
 void tg_hold_threads(int hold);
 
+/* How the calling thread's work is spread, in place of all of the above: on at most `threads` threads, those that `execute`
+   calls its task on, or OpenMP's if it is NULL. */
+typedef void tg_task(void *argument, int32_t i);
+typedef struct tg_spread {
+    int threads; /* >= 1 */
+    void (*execute)(void *context, tg_task *task, void *argument, int32_t count);
+    void *context;
+} tg_spread;
+
+/* From now on; returns the one before. `spread` must stay as it is meanwhile; NULL: none. */
+const tg_spread *tg_spread_work(const tg_spread *spread);
+
+/* Threads for work that can also be run by tg_host_run. */
+int tg_task_threads(double flops);
+
+/* Whether tasks are for tg_host_run, which calls task(argument, 0..count-1) and returns when all have ended. */
+int tg_hosted(void);
+void tg_host_run(tg_task *task, void *argument, int32_t count);
+
 /* Register the fork handler and read the environment; safe to call more than once. */
 void tg_parallel_init(void);
 

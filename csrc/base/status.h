@@ -2,6 +2,9 @@
 #ifndef TG_STATUS_H
 #define TG_STATUS_H
 
+/* Those of include/tpugraphs.h: add at the end, in both. */
+#ifndef TG_STATUS_CODES
+#define TG_STATUS_CODES
 typedef enum tg_status {
     TG_OK = 0,
     TG_E_DATA,       /* tpugraphs.DataError: a file or an array is not what it must be */
@@ -12,8 +15,10 @@ typedef enum tg_status {
     TG_E_IO,         /* OSError, with the errno of the failed call */
     TG_E_MEMORY,     /* MemoryError */
     TG_E_CANCELLED,  /* the caller's poll function asked to stop; its exception is already set */
-    TG_E_NOT_FINITE  /* tpugraphs.errors.NotFiniteError: scores or gradients that overflowed or are NaN */
+    TG_E_NOT_FINITE, /* tpugraphs.errors.NotFiniteError: scores or gradients that overflowed or are NaN */
+    TG_E_BUSY        /* of the C library: the object is in use by another thread */
 } tg_status;
+#endif
 
 /* What went wrong, in words for people. `field`, `found` and `expected` may be empty. */
 typedef struct tg_error {

@@ -15,5 +15,13 @@ done
 # The kernels take a minute with the third sanitizer, under which the test suite runs them.
 clang $plain -c -o "$objects/isa_baseline.o" csrc/kernels/isa_baseline.c
 for source in csrc/fuzz/fuzz_*.c; do
+    case $source in *_ranker.c | *_builder.c) continue ;; esac
     clang $flags -fsanitize=fuzzer -o "$out/$(basename "$source" .c)" "$source" "$objects"/*.o -lpthread -lm
+done
+# The public functions, of the whole library without OpenMP.
+checks="-O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address"
+make -s -j"$(nproc)" lib CC=clang SERIAL=1 SMALL=1 OPT="$checks" LIB="$out/lib" LIBRARY="$out/lib/libtpugraphs.a"
+for target in ranker builder; do
+    clang $flags -Iinclude -fsanitize=fuzzer -o "$out/fuzz_$target" csrc/fuzz/fuzz_$target.c "$out/lib/libtpugraphs.a" \
+        -lpthread -lm
 done

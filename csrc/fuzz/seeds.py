@@ -1,6 +1,7 @@
 """Seeds for the fuzz targets: whole files, small ones of odd kinds, streams."""
 
 import io
+import json
 import struct
 import sys
 import zipfile
@@ -11,8 +12,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 import hlo_files
+import rankers
 import tree_models
 from broken import npz
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 out = Path(sys.argv[1])
 whole, streams, tensors = (out / f"corpus_{name}" for name in ("npz", "inflate", "safetensors"))
@@ -191,3 +195,64 @@ for i, text in enumerate(
     )
 ):
     (expressions / str(i)).write_text(text)
+
+
+# Rankers without digests, which would refuse every change, and calls that build a graph of such a ranker.
+calls = out / "corpus_builder"
+(out / "corpus_ranker").mkdir(exist_ok=True)
+calls.mkdir(exist_ok=True)
+for recipe in ("graph-config", "first-layout", "first-tile", "sixth-gin"):
+    make = rankers.SMALL_GRAPHS[rankers.get_recipe(recipe).kind]
+    ranker = rankers.small_ranker(recipe, steps=1, width=16)
+    ranker.fit([make(0), make(1)], verbose=False)
+    ranker.save(out / "fuzz_ranker.tgr")
+    with safe_open(out / "fuzz_ranker.tgr", "np") as file:
+        notes = json.loads(file.metadata()["tpugraphs"])
+    del notes["_digests"]
+    arrays = load_file(out / "fuzz_ranker.tgr")
+    save_file(arrays, out / "corpus_ranker" / recipe, {"tpugraphs": json.dumps(notes)})
+ranker = rankers.small_ranker("graph-config", steps=1, width=16)
+ranker.fit([rankers.small_any(0), rankers.small_any(1)], verbose=False)
+ranker.save(out / "fuzz_ranker.tgr")
+(calls / "chain").write_bytes(
+    bytes(
+        [
+            0,
+            1,
+            1,
+            0,
+            2,
+            1,
+            0,
+            3,
+            0,
+            3,
+            1,
+            0,
+            4,
+            2,
+            1,
+            8,
+            0,
+            0,
+            1,
+            1,
+            5,
+            255,
+            5,
+            0,
+            8,
+            2,
+            0,
+            0,
+            4,
+            14,
+            12,
+            0,
+            9,
+            7,
+            1,
+            14,
+        ]
+    )
+)

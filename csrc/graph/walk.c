@@ -1,6 +1,6 @@
 #include "graph/walk.h"
 
-#include <omp.h>
+#include "base/openmp.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -69,7 +69,7 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t sta
 }
 
 static int can_fold(void) {
-    static int known; /* 0: not asked yet, 1: no, 2: yes; a race writes the same value twice */
+    static _Atomic int known; /* 0: not asked yet, 1: no, 2: yes */
     if (known == 0) known = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1") ? 2 : 1;
     return known == 2;
 }

@@ -1,6 +1,7 @@
 #include "kernels/kernels.h"
 
 #include <stddef.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,11 +63,15 @@ static tg_cpu this_cpu(void) {
     return cpu;
 }
 
-/* Idempotent: racing first callers write the same values. */
-static void find_levels(void) {
+static void find_once(void) {
     const tg_cpu cpu = this_cpu();
     levels_of(&cpu, tables);
     tg_isa_levels_of(&cpu, names);
+}
+
+static void find_levels(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_once);
 }
 
 int tg_set_isa(const char *name) {
@@ -80,7 +85,7 @@ int tg_set_isa(const char *name) {
 }
 
 const char *const *tg_isa_levels(void) {
-    if (names[0] == NULL) find_levels();
+    find_levels();
     return names;
 }
 

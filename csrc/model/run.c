@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <omp.h>
+#include "base/openmp.h"
 
 #include "base/parallel.h"
 #include "model/bind.h"
@@ -109,6 +109,7 @@ static void start_backward(const tg_binding *bind, const float *dscores) {
     }
 }
 
+#ifndef TG_SCORES_ONLY
 /* Losses of the lists, every slate one unless the caller gives others; their gradient starts the backward pass. */
 static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg_error *err) {
     const int B = pass->n_entries;
@@ -128,6 +129,13 @@ static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg
     free(block);
     return status;
 }
+
+#else /* no pass trains, and no loss is linked */
+static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg_error *err) {
+    (void)bind, (void)pass, (void)L;
+    return tg_fail(err, TG_E_CONFIG, "this library only scores");
+}
+#endif
 
 /* Gradients of parameters that no call overwrites. */
 static void clear_gradients(const tg_binding *bind) {

@@ -83,5 +83,6 @@ const tg_op tg_op_activation = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin, .backward = backward, .end = end_back}},
+    .backward =
+        TG_BACKWARD({{.over = TG_OVER_OUTPUT, .begin = begin, .backward = backward, .end = end_back}}),
 };

@@ -39,5 +39,5 @@ const tg_op tg_op_add = {
     .plan = plan,
     .carve = tg_carve_joined,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = tg_gather_end}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward, .end = tg_gather_end}}),
 };

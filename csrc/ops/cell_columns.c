@@ -122,5 +122,6 @@ const tg_op tg_op_cell_columns = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward, .end = end_back}},
+    .backward =
+        TG_BACKWARD({{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward, .end = end_back}}),
 };

@@ -121,6 +121,6 @@ const tg_op tg_op_config_norm = {
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = measure, .end = finish_statistics},
                 {.over = TG_OVER_OUTPUT, .forward = map}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = sum, .end = finish_sums},
-                 {.over = TG_OVER_OUTPUT, .backward = gradient}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = sum, .end = finish_sums},
+                             {.over = TG_OVER_OUTPUT, .backward = gradient}}),
 };

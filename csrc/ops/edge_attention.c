@@ -168,6 +168,6 @@ const tg_op tg_op_edge_attention = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward_receivers},
-                 {.over = TG_OVER_OUTPUT, .backward = backward_senders}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward_receivers},
+                             {.over = TG_OVER_OUTPUT, .backward = backward_senders}}),
 };

@@ -66,5 +66,5 @@ const tg_op tg_op_edge_ends = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_INPUT, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_INPUT, .backward = backward}}),
 };

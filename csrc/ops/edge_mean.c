@@ -183,7 +183,7 @@ const tg_op tg_op_edge_mean = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin_shares, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward_receivers},
-                 {.over = TG_OVER_OUTPUT, .backward = backward_senders},
-                 {.over = TG_SPACE_EDGE, .backward = backward_edges}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward_receivers},
+                             {.over = TG_OVER_OUTPUT, .backward = backward_senders},
+                             {.over = TG_SPACE_EDGE, .backward = backward_edges}}),
 };

@@ -126,5 +126,5 @@ const tg_op tg_op_embedding = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = end_back}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward, .end = end_back}}),
 };

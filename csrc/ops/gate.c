@@ -73,5 +73,5 @@ const tg_op tg_op_gate = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = tg_gather_end}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward, .end = tg_gather_end}}),
 };

@@ -62,5 +62,5 @@ const tg_op tg_op_gather_unique = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_INPUT, .begin = begin_back, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_INPUT, .begin = begin_back, .backward = backward}}),
 };

@@ -291,7 +291,7 @@ const tg_op tg_op_gatv2 = {
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward_rows},
                 {.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward =
+    .backward = TG_BACKWARD(
         {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward_receivers, .end = end_receivers},
-         {.over = TG_OVER_OUTPUT, .backward = backward_senders, .end = end_senders}},
+         {.over = TG_OVER_OUTPUT, .backward = backward_senders, .end = end_senders}}),
 };

@@ -180,6 +180,7 @@ const tg_op tg_op_graph_norm = {
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = measure, .end = finish_statistics},
                 {.over = TG_OVER_OUTPUT, .begin = begin_map, .forward = map}},
-    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_sums, .backward = sum, .end = finish_sums},
-                 {.over = TG_OVER_OUTPUT, .backward = gradient}},
+    .backward =
+        TG_BACKWARD({{.over = TG_OVER_OUTPUT, .begin = begin_sums, .backward = sum, .end = finish_sums},
+                     {.over = TG_OVER_OUTPUT, .backward = gradient}}),
 };

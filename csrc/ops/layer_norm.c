@@ -67,5 +67,5 @@ const tg_op tg_op_layer_norm = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = end_back}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward, .end = end_back}}),
 };

@@ -233,6 +233,7 @@ const tg_op tg_op_linear_attention = {
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .by_config = 1, .forward = collect, .end = end_collect},
                 {.over = TG_OVER_OUTPUT, .by_config = 1, .forward = apply}},
-    .backward = {{.over = TG_OVER_OUTPUT, .by_config = 1, .backward = back_of_map, .end = end_sums},
-                 {.over = TG_OVER_INPUT, .by_config = 1, .backward = back_of_sums}},
+    .backward =
+        TG_BACKWARD({{.over = TG_OVER_OUTPUT, .by_config = 1, .backward = back_of_map, .end = end_sums},
+                     {.over = TG_OVER_INPUT, .by_config = 1, .backward = back_of_sums}}),
 };

@@ -1,5 +1,5 @@
 /* How many rows there are, how they are cut into chunks, and the threads that take these. */
-#include <omp.h>
+#include "base/openmp.h"
 
 #include "base/parallel.h"
 #include "ops/op.h"
@@ -55,15 +55,32 @@ tg_loop tg_loop_of(const tg_exec *e) {
 }
 
 int tg_threads_for(const tg_exec *e, double work, int64_t parts) {
-    int threads = tg_threads(work);
+    int threads = tg_task_threads(work);
     if (threads > parts) threads = (int)parts;
     return threads < e->threads ? threads : e->threads; /* the number may have been changed since binding */
+}
+
+/* Every count-th part from i on. */
+typedef struct hosted {
+    const tg_exec *e;
+    tg_part_fn *fn;
+    void *context;
+    int64_t n;
+    int threads;
+} hosted;
+
+static void run_hosted(void *argument, int32_t i) {
+    const hosted *h = argument;
+    for (int64_t part = i; part < h->n; part += h->threads) h->fn(h->e, h->context, part);
 }
 
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context) {
     const int threads = tg_threads_for(e, work, n);
     if (threads <= 1) {
         for (int64_t i = 0; i < n; i++) fn(e, context, i);
+    } else if (tg_hosted()) {
+        hosted h = {e, fn, context, n, threads};
+        tg_host_run(run_hosted, &h, threads);
     } else {
 #pragma omp parallel for schedule(static) num_threads(threads)
         for (int64_t i = 0; i < n; i++) fn(e, context, i);

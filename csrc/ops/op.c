@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <omp.h>
+#include "base/openmp.h"
 
 #include "base/parallel.h"
 #include "base/rng.h"
@@ -107,6 +107,20 @@ static void end(const tg_exec *e, int back, int last) {
     if (back && e->into != NULL) end(e->into, 1, last);
 }
 
+/* Chunks for the host's threads: each takes the next one. */
+typedef struct hosted {
+    const tg_exec *e;
+    tg_loop loop;
+    int back, most;
+    int64_t chunks;
+    _Atomic int64_t next;
+} hosted;
+
+static void run_hosted(void *argument, int32_t thread) {
+    hosted *h = argument;
+    for (int64_t i; (i = h->next++) < h->chunks;) run_chunk(h->e, h->back, h->loop, h->most, i, thread);
+}
+
 static void run_phase(tg_exec *e, int back, int number, int last) {
     const tg_loop loop = tg_loop_of(e);
     const int64_t chunks = loop.chunks * loop.configs;
@@ -114,6 +128,9 @@ static void run_phase(tg_exec *e, int back, int number, int last) {
     begin(e, back);
     if (threads == 1) { /* a region of one thread would make a team all the same */
         for (int64_t i = 0; i < chunks; i++) run_chunk(e, back, loop, most, i, 0);
+    } else if (tg_hosted()) {
+        hosted h = {e, loop, back, most, chunks, 0};
+        tg_host_run(run_hosted, &h, threads);
     } else {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
         for (int64_t i = 0; i < chunks; i++) run_chunk(e, back, loop, most, i, omp_get_thread_num());

@@ -1,7 +1,7 @@
 /* An op: a forward and a backward over tiles of one slate, which get everything they touch in a tg_exec. op.c
    owns threads and loops; kernels own the arithmetic; the plan (model/) owns memory.
 
-   An op is one file that ends in a `const tg_op tg_op_<name>` and has one line in TG_OP_LIST. Everything else
+   An op is one file that ends in a `const tg_op tg_op_<name>` and has one line in TG_ALL_OPS. Everything else
    (binding, Python faces, file checks, tests, documentation) reads that structure. */
 #ifndef TG_OP_H
 #define TG_OP_H
@@ -278,8 +278,15 @@ typedef struct tg_op {
     tg_phase forward[TG_MAX_PHASES], backward[TG_MAX_PHASES];
 } tg_op;
 
+/* Its phases, which a library that only scores (TG_SCORES_ONLY) goes without. */
+#ifdef TG_SCORES_ONLY
+#define TG_BACKWARD(...) {{0}}
+#else
+#define TG_BACKWARD(...) __VA_ARGS__
+#endif
+
 #define TG_DECLARE(name) extern const tg_op tg_op_##name;
-TG_OP_LIST(TG_DECLARE)
+TG_ALL_OPS(TG_DECLARE)
 #undef TG_DECLARE
 
 extern const tg_op *const tg_ops[]; /* NULL-terminated */

@@ -2,7 +2,7 @@
 #ifndef TG_OP_TABLE_H
 #define TG_OP_TABLE_H
 
-#define TG_OP_LIST(OP)                                                                                       \
+#define TG_ALL_OPS(OP)                                                                                       \
     OP(embedding)                                                                                            \
     OP(config_columns)                                                                                       \
     OP(config_linear)                                                                                        \
@@ -43,5 +43,8 @@
     OP(edge_ends)                                                                                            \
     OP(edge_pool)                                                                                            \
     OP(outer_pool)
+#ifndef TG_OP_LIST /* a library may be compiled with some of them */
+#define TG_OP_LIST TG_ALL_OPS
+#endif
 
 #endif

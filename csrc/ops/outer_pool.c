@@ -130,5 +130,5 @@ const tg_op tg_op_outer_pool = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_WIDEST, .by_config = 1, .forward = forward, .end = end}},
-    .backward = {{.over = TG_OVER_WIDEST, .begin = begin_back, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_WIDEST, .begin = begin_back, .backward = backward}}),
 };

@@ -156,5 +156,5 @@ const tg_op tg_op_pool = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = forward, .end = forward_end}},
-    .backward = {{.over = TG_OVER_INPUT, .begin = begin_back, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_INPUT, .begin = begin_back, .backward = backward}}),
 };

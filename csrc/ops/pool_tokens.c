@@ -44,5 +44,5 @@ const tg_op tg_op_pool_tokens = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward}}),
 };

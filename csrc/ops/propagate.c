@@ -171,5 +171,5 @@ const tg_op tg_op_propagate = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward}}),
 };

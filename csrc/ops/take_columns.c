@@ -45,5 +45,5 @@ const tg_op tg_op_take_columns = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_OUTPUT, .backward = backward}}),
 };

@@ -48,5 +48,5 @@ const tg_op tg_op_take_config_nodes = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_INPUT, .backward = backward}},
+    .backward = TG_BACKWARD({{.over = TG_OVER_INPUT, .backward = backward}}),
 };

@@ -27,6 +27,8 @@ tg_status tg_program_add(tg_program *program, const tg_prepare_step *step, const
 /* End the list of steps: check their order and needs, and allocate the state. */
 tg_status tg_program_close(tg_program *program, tg_error *err);
 void tg_program_free(tg_program *program);
+/* The columns of a schema under `field`: [{"name": ..., "kind": ..., "values": [...]}, ...]. Free also after an error. */
+tg_status tg_columns_read(tg_columns *columns, const char *field, const tg_json_value *list, tg_error *err);
 void tg_columns_free(tg_columns *columns);
 
 /* Add one graph to the fit; the first call after tg_program_finish, or after restoring the state, begins a

@@ -5,7 +5,7 @@
 
 #include "prepare/program.h"
 
-/* The step whose attributes are read. */
+/* What attributes are of, for messages. */
 typedef struct owner {
     char text[64];
 } owner;
@@ -73,6 +73,13 @@ static tg_status take_columns(tg_columns *columns, owner o, const char *attr, co
         if (status != TG_OK) return status;
     }
     return TG_OK;
+}
+
+tg_status tg_columns_read(tg_columns *columns, const char *field, const tg_json_value *list, tg_error *err) {
+    const owner o = {"schema"};
+    if (list == NULL || list->kind != TG_JSON_ARRAY || list->count > TG_MAX_COLUMNS)
+        return tg_attr_wrong(err, TG_E_DATA, o.text, field, "a list of columns", list);
+    return take_columns(columns, o, field, list, err);
 }
 
 static tg_status take_numbers(tg_columns *list, const tg_json_value *given, tg_error *err) {

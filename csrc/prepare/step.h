@@ -170,7 +170,7 @@ typedef struct tg_prepare_step {
 } tg_prepare_step;
 
 /* The table of steps: one line per step. Names in step lists have '-' for '_'. */
-#define TG_STEP_LIST(STEP)                                                                                   \
+#define TG_ALL_STEPS(STEP)                                                                                   \
     STEP(prune)                                                                                              \
     STEP(dedup)                                                                                              \
     STEP(layout_digits)                                                                                      \
@@ -193,8 +193,11 @@ typedef struct tg_prepare_step {
     STEP(segments)                                                                                           \
     STEP(extra_columns)                                                                                      \
     STEP(self_loops)
+#ifndef TG_STEP_LIST /* a library may be compiled with some of them */
+#define TG_STEP_LIST TG_ALL_STEPS
+#endif
 #define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
-TG_STEP_LIST(TG_DECLARE_STEP)
+TG_ALL_STEPS(TG_DECLARE_STEP)
 #undef TG_DECLARE_STEP
 
 extern const tg_prepare_step *const tg_steps[]; /* NULL-terminated */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "features/colnames.h"
 #include "features/opcodes.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
@@ -55,7 +56,7 @@ PyMethodDef tg_base_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* The numbers of features/schema.h and the names of opcodes, for Python. */
+/* The numbers of features/schema.h, and the names of columns and opcodes, for Python. */
 static int add_schema(PyObject *module) {
     PyObject *schema = Py_BuildValue(
         "{si si si si si si si si si si si si}", "node_features", TG_NODE_FEATURES, "scaled_features",
@@ -64,7 +65,10 @@ static int add_schema(PyObject *module) {
         TG_DIGIT_STATES, "opcodes", TG_OPCODES, "layout_codes", TG_LAYOUT_CODES, "most_digits",
         TG_MOST_DIGITS, "most_digit_values", TG_MOST_DIGIT_VALUES);
     const int failed = schema == NULL || PyModule_AddObjectRef(module, "SCHEMA", schema) < 0 ||
-                       PyModule_AddStringConstant(module, "OPCODES", tg_opcode_names) < 0;
+                       PyModule_AddStringConstant(module, "OPCODES", tg_opcode_names) < 0 ||
+                       PyModule_AddStringConstant(module, "NODE_NAMES", tg_node_names) < 0 ||
+                       PyModule_AddStringConstant(module, "DIGIT_NAMES", tg_digit_names) < 0 ||
+                       PyModule_AddStringConstant(module, "TILE_NAMES", tg_tile_names) < 0;
     Py_XDECREF(schema);
     return failed ? -1 : 0;
 }

@@ -4,7 +4,6 @@
 
 #include "base/jsontree.h"
 #include "io/safetensors.h"
-#include "score/ranker.h"
 #include "trees/layouttable.h"
 #include "trees/table.h"
 

@@ -517,27 +517,6 @@ def check_about(about: Any) -> dict[str, Any]:
 
 # --- TpuGraphs ----------------------------------------------------------------------------------------------
 
-
-# Names of columns in the order of the published data, see `spelled`.
-_NODE = """
-    is_root zero
-    element_type_[invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token]
-    shape_dimension_[6 sum product] tuple_shapes parameter_number dimensions_[6]
-    window_size_[6 sum product] window_stride_[6 sum product]
-    window_padding_low_[6 sum product] window_padding_high_[6 sum product]
-    window_window_dilation_[6 sum product] window_base_dilation_[6 sum product]
-    window_reversal_[6 true_count false_count]
-    conv_input_batch conv_input_feature conv_input_spatial_[4]
-    conv_kernel_input_feature conv_kernel_output_feature conv_kernel_spatial_[4]
-    conv_output_batch conv_output_feature feature_group_count batch_group_count
-    slice_start_[2 sum product] slice_stride_[2 sum product] slice_limit_[2 sum product]
-    dynamic_slice_size_[2 sum product] pad_low_[2 sum product] pad_high_[2 sum product]
-    is_stable layout_minor_to_major_[6]
-"""
-_DIGIT = "output_[6] input_[6] kernel_[6]"
-_TILE = "kernel_bounds_[6 sum product] output_bounds_[6 sum product] input_bounds_[6 sum product]"
-
-
 _OPCODES = _core.OPCODES.split()
 
 
@@ -553,11 +532,13 @@ def spelled(names: str) -> Iterator[str]:
             yield from (f"{stem}{i}" for i in range(int(end))) if end.isdigit() else (stem + end,)
 
 
-_NODES = tuple(map(Column, spelled(_NODE)))
-_DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in spelled(_DIGIT))
+_NODES = tuple(map(Column, spelled(_core.NODE_NAMES)))
+_DIGITS = tuple(Digit(name, _NUMBERS["digit_max"] + 1) for name in spelled(_core.DIGIT_NAMES))
 
 LAYOUT = Schema(node=_NODES, digits=_DIGITS, opcodes=_NUMBERS["opcodes"], unit="ns")
 """Layout graphs of TpuGraphs. (Any opcode is taken; from 120 on they count as 0, "unknown".)"""
 
-TILE = Schema(node=_NODES, config=tuple(map(Column, spelled(_TILE))), opcodes=_NUMBERS["opcodes"], unit="ns")
+TILE = Schema(
+    node=_NODES, config=tuple(map(Column, spelled(_core.TILE_NAMES))), opcodes=_NUMBERS["opcodes"], unit="ns"
+)
 """Tile graphs of TpuGraphs."""

@@ -1,0 +1,160 @@
+#include "clib/clib.h"
+
+#include "model/segment.h"
+
+#include <string.h>
+
+enum { MOST_ITEMS = INT32_MAX / 2 };
+static const int64_t MOST_CELLS = (int64_t)1 << 44; /* their digits or features can be counted in bytes */
+
+/* 0..most items, and an array of them unless there are none. */
+static tg_status check_array(const char *field, int64_t items, int64_t most, const void *array,
+                             tg_error *err) {
+    if (items < 0 || items > most)
+        return tg_fail_field(err, field, "a size that graphs can have", "%lld", (long long)items);
+    return items == 0 || array != NULL ? TG_OK : tg_fail_field(err, field, "an array", "none");
+}
+
+tg_status tg_take_graph(const tg_graph_arrays *g, tg_stored *to, tg_error *err) {
+    if (g->nodes < 1) return tg_fail_field(err, "nodes", "at least one", "%lld", (long long)g->nodes);
+    tg_status status = check_array("nodes", g->nodes, MOST_ITEMS, g, err);
+    if (status == TG_OK)
+        status = check_array("node_feat", g->node_columns, TG_MAX_COLUMNS, g->node_feat, err);
+    if (status == TG_OK) status = check_array("edge_index", g->edges, MOST_ITEMS, g->edge_index, err);
+    if (status == TG_OK)
+        status = check_array("node_config_ids", g->config_nodes, g->nodes, g->node_config_ids, err);
+    if (status == TG_OK)
+        status = check_array("graph_feat", g->graph_columns, TG_MAX_COLUMNS, g->graph_feat, err);
+    *to = (tg_stored){.N = g->nodes, .F = g->node_columns, .E = g->edges, .K = g->config_nodes};
+    to->node_feat = g->node_feat;
+    to->opcode = g->node_opcode;
+    to->edges = g->edge_index;
+    to->config_nodes = g->node_config_ids;
+    to->G = g->graph_columns;
+    to->graph_feat = g->graph_feat;
+    return status;
+}
+
+tg_status tg_take_count(const tg_config_arrays *configs, int64_t config_nodes, const void *scores,
+                        tg_error *err) {
+    return check_array("configs", configs->count, MOST_CELLS / (config_nodes + 1), scores, err);
+}
+
+/* Digits of a schema: every column has values of its own. (Those of all others are checked as they are read.) */
+static tg_status check_digits(const tg_ranker *r, const tg_config_arrays *configs, int64_t nodes,
+                              tg_error *err) {
+    if (!r->own_digits || configs->columns != r->digits) return TG_OK; /* then the model refuses them */
+    const int64_t cells = configs->count * nodes;
+    for (int64_t cell = 0; cell < cells; cell++)
+        for (int d = 0; d < r->digits; d++) {
+            const int8_t digit = configs->digits[cell * r->digits + d];
+            if (digit < TG_DIGIT_MIN || digit >= r->digit_values[d])
+                return tg_fail_field(err, "configs", "digits that the schema has",
+                                     "%d in column %d of config %lld", digit, d, (long long)(cell / nodes));
+        }
+    return TG_OK;
+}
+
+tg_status tg_take_configs(const tg_ranker *r, const tg_config_arrays *c, tg_stored *stored, tg_graph *g,
+                          tg_error *err) {
+    if (c->digits == NULL && c->features == NULL)
+        return tg_fail_field(err, "configs", "digits or features", "neither");
+    if (c->features != NULL) {
+        stored->config_feat = c->features;
+        stored->C = c->count, stored->T = c->digits != NULL ? c->feature_columns : c->columns;
+        const tg_status status = check_array("configs", stored->T, TG_MAX_COLUMNS, c->features, err);
+        if (status != TG_OK || (c->digits == NULL && stored->K == 0)) return status;
+        if (c->digits == NULL)
+            return tg_fail_field(err, "configs", "digits of the configurable nodes",
+                                 "features of whole configs");
+    }
+    if (stored->K == 0) return tg_fail_field(err, "node_config_ids", "at least one", "none");
+    g->digits = c->digits;
+    g->C = c->count;
+    g->D = (int)c->columns;
+    g->has_configs = 1;
+    if (c->columns < 1 || c->columns > TG_MOST_DIGITS)
+        return tg_fail_field(err, "configs", "1..64 columns of digits", "%lld", (long long)c->columns);
+    return check_digits(r, c, stored->K, err);
+}
+
+/* ---- segments ---- */
+
+tg_status tg_cuts_make(const tg_ranker *r, const tg_graph *g, tg_graph **cuts, int *n, tg_error *err) {
+    const int64_t most = tg_program_segment(&r->program);
+    const int32_t segments = most == 0 ? 1 : tg_segments(g->N, most);
+    *cuts = NULL;
+    *n = 0;
+    if (segments == 1) return TG_OK;
+    if ((*cuts = calloc((size_t)segments, sizeof **cuts)) == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for segments");
+    tg_status status = TG_OK;
+    while (status == TG_OK && *n < segments) {
+        status = tg_graph_cut(&(*cuts)[*n], g, most, *n, err);
+        if (status == TG_OK) ++*n;
+    }
+    return status;
+}
+
+void tg_cuts_free(tg_graph *cuts, int n) {
+    for (int i = 0; i < n; i++) tg_graph_free(&cuts[i]);
+    free(cuts);
+}
+
+/* ---- scores ---- */
+
+/* scores (n) of the first n configs: of a graph in segments, the sums of theirs in order. */
+static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n, float *scores,
+                               tg_error *err) {
+    const tg_scoring how = {.most = r->chunk, .precision = r->precision};
+    tg_graph *cuts;
+    int count;
+    tg_status status = tg_cuts_make(r, g, &cuts, &count, err);
+    const tg_graph **each = status == TG_OK ? calloc((size_t)count + 1, sizeof *each) : NULL;
+    if (status == TG_OK && each == NULL) status = tg_fail(err, TG_E_MEMORY, "no memory for segments");
+    for (int i = 0; status == TG_OK && i < count; i++) each[i] = &cuts[i];
+    if (status == TG_OK && cuts == NULL) each[0] = g;
+    if (status == TG_OK)
+        status = tg_network_scores(r->model, each, cuts == NULL ? 1 : count, NULL, n, &how, scores, err);
+    free(each);
+    tg_cuts_free(cuts, count);
+    return status;
+}
+
+tg_status tg_score_by_trees(const tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                            tg_error *err) {
+    const int64_t cells = c->digits == NULL ? 0 : s->K * c->columns;
+    const tg_config_rows rows = {s->N,           s->F,      s->G, s->node_feat, s->graph_feat,
+                                 s->config_feat, c->digits, s->T, cells};
+    const tg_layout_graph graph = {s->N, s->E, s->K, s->node_feat, s->opcode, s->edges, s->config_nodes};
+    return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
+}
+
+static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                       float *scores, tg_error *err) {
+    tg_graph g = {.D = r->own_digits ? 0 : TG_DIGITS, .digit_rows = r->digit_rows};
+    tg_stored stored;
+    tg_status status = tg_take_graph(graph, &stored, err);
+    if (status == TG_OK) status = tg_take_count(configs, graph->config_nodes, scores, err);
+    if (status == TG_OK) status = tg_take_configs(r, configs, &stored, &g, err);
+    if (status == TG_OK && r->trees != NULL) return tg_score_by_trees(r, &stored, configs, scores, err);
+    if (status == TG_OK)
+        status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
+    if (status == TG_OK) status = score_network(r, &g, configs->count, scores, err);
+    tg_graph_free(&g);
+    return status;
+}
+
+tg_status tg_ranker_score(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                          float *scores, tg_message *message) {
+    tg_graph_arrays g;
+    tg_config_arrays c;
+    tg_scope scope;
+    if (r == NULL) return tg_argument(message, "ranker", "an open ranker");
+    if (graph == NULL || !tg_take_struct(&g, sizeof g, graph, sizeof g))
+        return tg_argument(message, "graph", "a graph, with its size");
+    if (configs == NULL || !tg_take_struct(&c, sizeof c, configs, sizeof c))
+        return tg_argument(message, "configs", "configs, with their size");
+    tg_scope_begin(&scope, &r->heap, &r->spread, r->threads);
+    return tg_scope_end(&scope, score(r, &g, &c, scores, &scope.err), message);
+}
