@@ -318,6 +318,7 @@ def test_options_are_drawn_alike_for_all_programs():
     def drawn(sites, seed=3):
         space = spaces.Space.__new__(spaces.Space)
         space.options, space.sites, space._row = spaces.CPU, sites, SpaceRow(changes=2.0)
+        space._fixed = set()
         return space.draw(20, np.random.default_rng(seed))
 
     sites = relayout.sites(jax.make_jaxpr(softmax)(X, W))
@@ -418,7 +419,7 @@ def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
     def act(child, n, do, **fields):
         if do == "time":
             timed.append(fields["key"])
-            if not killed and timed.count(fields["key"]) == 2 and fields["key"] != default[0]:
+            if default and not killed and timed.count(fields["key"]) == 2 and fields["key"] != default[0]:
                 killed.append(fields["key"])
                 hit(child, signal.SIGKILL)
 
@@ -429,7 +430,8 @@ def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
     )
     interfere(monkeypatch, "ask", act)
     graph = tg.xla.collect(softmax, X, W, space="constraint", n_configs=4, **{**QUICK, "rounds": 3})
-    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 3
+    # of the default, two are for the states of memory
+    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 2 + 3
     (failure,) = graph.about["failures"].values()
     assert "time: the process ended with signal SIGKILL" in failure
     assert graph.valid[0] and graph.valid.sum() == 3

@@ -15,12 +15,14 @@ except ImportError as error:
     raise ImportError("tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'", name=error.name) from None
 
 from tpugraphs.names import SPACES
+from tpugraphs.system.machine import keep_memory
 from tpugraphs.xla import zoo
 from tpugraphs.xla.building import build, data_sheet
 from tpugraphs.xla.collecting import candidates, collect
 from tpugraphs.xla.programs import graph, kernels
-from tpugraphs.xla.spaces import compiler_options
+from tpugraphs.xla.spaces import compiler_options, risks
 
 __all__ = [
-    "SPACES", "build", "candidates", "collect", "compiler_options", "data_sheet", "graph", "kernels", "zoo",
+    "SPACES", "build", "candidates", "collect", "compiler_options", "data_sheet", "graph", "keep_memory",
+    "kernels", "risks", "zoo",
 ]  # fmt: skip

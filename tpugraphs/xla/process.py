@@ -13,6 +13,7 @@ import os
 import platform
 import queue
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,7 @@ import jax.export
 import numpy as np
 
 from tpugraphs.errors import Error
-from tpugraphs.system.machine import processor, usable_processors
+from tpugraphs.system.machine import keep_memory, processor, resident, usable_processors
 
 _FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM with the reason
 _START = 120.0  # seconds that a child always has to import JAX and read arguments
@@ -54,6 +55,8 @@ class Child:
         Arguments of all programs.
     timeout : float
         Seconds that a request may take.
+    keep : bool
+        Keep freed memory from the start.
 
     Attributes
     ----------
@@ -63,8 +66,8 @@ class Child:
         Hashes of the programs compiled in the running process; empty after its start.
     """
 
-    def __init__(self, arguments: list[Any], timeout: float) -> None:
-        self.timeout = timeout
+    def __init__(self, arguments: list[Any], timeout: float, keep: bool = False) -> None:
+        self.timeout, self.keep = timeout, keep
         self.device: dict[str, Any] = {}
         self.programs: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="tpugraphs-")
@@ -134,6 +137,14 @@ class Child:
             raise Error(f"{name}: XLA cannot compile it: {error}") from error
         return Path(answer["before"]).read_bytes(), Path(answer["optimised"]).read_bytes()
 
+    def memory(self, key: str, least: float) -> dict[str, dict[str, Any]]:
+        """Time a program with memory as it is given, then kept; from now on it is, where that is possible."""
+        found = {"given": self.ask("time", key=key, least=least)}
+        if self.ask("keep_memory")["kept"]:
+            self.keep = True
+            found["kept"] = self.ask("time", key=key, least=least)
+        return found
+
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Send a request and wait for the answer.
 
@@ -162,7 +173,7 @@ class Child:
                 start_new_session=True,  # only the parent handles Ctrl-C
             )
         setup = {"x64": bool(jax.config.jax_enable_x64), "platforms": jax.config.jax_platforms}
-        setup |= {"path": str(self._file("arguments.npz")), "types": self._types}
+        setup |= {"path": str(self._file("arguments.npz")), "types": self._types, "keep": self.keep}
         try:
             self.device = self._request(max(_START, self.timeout), "start", setup)
         except ChildError as error:
@@ -259,8 +270,12 @@ class Worker:
         self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
         self._expected: list[Any] | None = None
 
-    def start(self, x64: bool, platforms: str | None, path: str, types: list[str]) -> dict[str, Any]:
+    def start(
+        self, x64: bool, platforms: str | None, path: str, types: list[str], keep: bool
+    ) -> dict[str, Any]:
         """Start JAX with the parent's settings, read the arguments, and describe the machine and device."""
+        if keep:
+            keep_memory()
         jax.config.update("jax_enable_x64", x64)
         jax.config.update("jax_platforms", platforms)
         # Programs from the cache on disk have no machine code to compare, and are not dumped.
@@ -328,19 +343,26 @@ class Worker:
         after.write_bytes(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
         return {"before": str(before[-1]), "optimised": str(after)}
 
+    def keep_memory(self) -> dict[str, Any]:
+        """Keep freed memory from now on; return whether that is possible here."""
+        return {"kept": keep_memory()}
+
     def time(self, key: str, least: float) -> dict[str, Any]:
         """Time a compiled program, given by its hash: the fastest of several runs, in seconds.
 
-        It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run.
+        It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run. `faults` are
+        page faults per run, `memory` is what the process has in memory afterwards, in MiB.
         """
         program, best, spent, runs = self._programs[key][0], float("inf"), 0.0, 0
         jax.block_until_ready(program(*self._arguments))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         while runs == 0 or (spent < least and runs < 32):
             start = time.perf_counter()
             jax.block_until_ready(program(*self._arguments))
             took = time.perf_counter() - start
             best, spent, runs = min(best, took), spent + took, runs + 1
-        return {"seconds": best}
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        return {"seconds": best, "faults": round(faults / runs, 1), "memory": resident()}
 
 
 def _read(connection: Connection, requests: queue.SimpleQueue[bytes]) -> None:
