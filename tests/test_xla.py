@@ -269,7 +269,7 @@ def test_the_digest_sees_values():
         return Program(lambda x: x + jax.random.normal(key, x.shape), (X,))
 
     for make, a, b in ((inner, W, 2 * W), (random, 1, 2), (lambda x: Program(jnp.sin, (x,)), X, -X)):
-        digests = [collecting._digest(make(value), [], {}, {}) for value in (a, a, b)]
+        digests = [collecting.fingerprint(make(value), [], {}, {}) for value in (a, a, b)]
         assert digests[0] == digests[1] != digests[2]
 
 
@@ -430,8 +430,8 @@ def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
     )
     interfere(monkeypatch, "ask", act)
     graph = tg.xla.collect(softmax, X, W, space="constraint", n_configs=4, **{**QUICK, "rounds": 3})
-    # of the default, two are for the states of memory
-    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 2 + 3
+    # of the default, six are for the states of memory
+    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 6 + 3
     (failure,) = graph.about["failures"].values()
     assert "time: the process ended with signal SIGKILL" in failure
     assert graph.valid[0] and graph.valid.sum() == 3

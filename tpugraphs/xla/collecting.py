@@ -174,7 +174,7 @@ def collect(
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         else:
             drawn = chosen.again(configs)
-        digest = _digest(program, drawn, settings, child.device)
+        digest = fingerprint(program, drawn, settings, child.device)
         found = _finished(target, digest, rounds)
         if found is not None:
             return found
@@ -260,7 +260,7 @@ def _target(out: str | os.PathLike[str] | None) -> Path | None:
     return path
 
 
-def _digest(
+def fingerprint(
     program: Program, candidates: list[Candidate], settings: dict[str, Any], device: dict[str, Any]
 ) -> str:
     """Hash everything that a measurement depends on, including the values of arguments."""

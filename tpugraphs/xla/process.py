@@ -35,6 +35,7 @@ from tpugraphs.system.machine import keep_memory, processor, resident, usable_pr
 
 _FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM with the reason
 _START = 120.0  # seconds that a child always has to import JAX and read arguments
+_STATES = 3  # times that a program is timed in each state of memory
 _MAIN = "from tpugraphs.xla.process import main; main()"
 _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
 _NAME = re.compile(r"%[\w.-]+")
@@ -139,10 +140,15 @@ class Child:
 
     def memory(self, key: str, least: float) -> dict[str, dict[str, Any]]:
         """Time a program with memory as it is given, then kept; from now on it is, where that is possible."""
-        found = {"given": self.ask("time", key=key, least=least)}
+
+        def state() -> dict[str, Any]:
+            asked = [self.ask("time", key=key, least=least) for _ in range(_STATES)]
+            return {**asked[-1], "seconds": min(one["seconds"] for one in asked)}
+
+        found = {"given": state()}
         if self.ask("keep_memory")["kept"]:
             self.keep = True
-            found["kept"] = self.ask("time", key=key, least=least)
+            found["kept"] = state()
         return found
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
