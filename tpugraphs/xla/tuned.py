@@ -70,6 +70,8 @@ class TunedFunction:
     ----------
     fn : callable
         The function.
+    name : str
+        Of the program.
     options : dict of str to value
         For ``jax.jit(fn, compiler_options=...)``; empty if none were better than XLA's default.
     keeps_memory : bool
