@@ -213,8 +213,8 @@ def markdown(found: dict[str, Any]) -> str:
         "Made by `python -m benchmarks.xla_tune --out docs/results`; figures are not edited.", "",
         f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
         f"{found['seconds']:.0f} s, {found['seeds']} seeds, {found['programs']} programs. In brackets: 95 % "
-        "intervals over families.", "", *(__doc__ or "").partition("\n\n")[2].splitlines(), "", FINDINGS.strip(), "",
-        "## Goals", "", "| measurements | what | goal | found | |", "|---|---|---:|---:|---|",
+        "intervals over families.", "", *(__doc__ or "").partition("\n\n")[2].splitlines(), "",
+        FINDINGS.strip(), "", "## Goals", "", "| measurements | what | goal | found | |", "|---|---|---:|---:|---|",
     ]  # fmt: skip
     for (count, what), goal in GOALS.items():
         value = methods[STAGES][what][COUNTS.index(count)][0]
@@ -273,19 +273,20 @@ FINDINGS = """
 expects runtimes and how they go together, every measurement corrects it, and the next config is that of the
 largest expected improvement. After 10 measurements its best is 3.9 % slower than the best of 112, after 20
 2.5 %; at random 10.9 and 5.5 %, in the order of the same ranker without corrections 9.0 and 4.7 %, chosen
-together beforehand 4.7 and 3.2 %, and `tg.Tuner`, to which the order is one column among others, 8.4 and 3.3 %.
+together beforehand 4.7 and 3.2 %, and `tg.Tuner`, to which the order is one column among others, 8.4 and
+3.3 % (one seed).
 
 - *Equal programs*: `tg.xla.tune` compiles a config before it measures it, so one that compiles to a program
   that was measured costs no measurement: 3.7 and 2.3 %.
-- *Without luck*: the best of 112 owes part of its time to luck. Told one half of the repeats and judged by the
-  other, against the config that was fastest in the first half, the gap is 3.1 and 1.9 %, and 0 in the median.
-- *Journals*: with half of the kin to learn from, the gap is 4.7 and 2.7 %; with journals of 20 measurements of
-  each program of the other half besides (`tg.xla.learn`), 4.6 and 2.5 %, with all their 112 measurements 3.9
-  and 2.5 %. So a journal teaches little of what a whole measurement does.
+- *Without luck*: the best of 112 owes part of its time to luck. Told one half of the repeats and judged by
+  the other, against the config that was fastest in the first half, the gap is 3.1 and 1.9 %.
+- *Journals*: with half of the kin to learn from, the gap is 4.7 and 2.7 %; with journals of 20 measurements
+  of each program of the other half besides (`tg.xla.learn`), 4.6 and 2.5 %, with all their 112 measurements
+  3.9 and 2.5 %. So a journal teaches less than a whole measurement does.
 - *Settings* (scale, noise, what all configs of a program share) were looked at on the folds of these seeds.
   Between scales of 5 and 12, noises of 0.1 and 1, and shared variances of 0.5 and 10 the gaps are 3.8 to 4.6
-  and 2.4 to 2.8 %, so little of the result is selection. An empirical covariance over configs in the place of
-  the ranker's took 5.3 to 6.1 and 2.7 to 3.2 %, one tenth of it besides 4.6 and 2.9 %.
+  and 2.4 to 2.8 %, so little of the result is selection. With seven tenths of the covariance taken from what
+  was measured, instead of from the columns, they were 5.8 and 2.9 %, with one tenth 4.6 and 2.9 %.
 """
 
 if __name__ == "__main__":
