@@ -214,7 +214,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
         f"{found['seconds']:.0f} s, {found['seeds']} seeds, {found['programs']} programs. In brackets: 95 % "
         "intervals over families.", "", *(__doc__ or "").partition("\n\n")[2].splitlines(), "",
-        FINDINGS.strip(), "", "## Goals", "", "| measurements | what | goal | found | |", "|---|---|---:|---:|---|",
+        FINDINGS.strip(), "", "## Goals", "", "| measurements | what | goal | found | |",
+        "|---|---|---:|---:|---|",
     ]  # fmt: skip
     for (count, what), goal in GOALS.items():
         value = methods[STAGES][what][COUNTS.index(count)][0]

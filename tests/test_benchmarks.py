@@ -17,8 +17,18 @@ import tpugraphs as tg
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, bridge, figures, hlo, layertime_scaling, report, sections  # noqa: E402
-from benchmarks import timing, xla_cpu, xla_tune  # noqa: E402
+from benchmarks import (  # noqa: E402
+    any_schema,
+    bridge,
+    figures,
+    hlo,
+    layertime_scaling,
+    report,
+    sections,
+    timing,
+    xla_cpu,
+    xla_tune,
+)
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 

@@ -1,5 +1,6 @@
 """Make my function fast: stages against a reference, what is given back, files, journals and refusals."""
 
+import dataclasses
 import json
 import warnings
 
@@ -106,6 +107,24 @@ def test_a_ranker_that_is_no_process_gives_the_order_and_a_process_the_covarianc
     order = np.argsort(mean.predict(graph), kind="stable")
     assert np.all(np.diff(tuner._mean[order]) >= 0)
     refuses(lambda: tg.xla.Stages(graph, mean), tg.ConfigError, "expected a Gaussian process")
+
+
+def test_options_that_the_ranker_does_not_know_are_measured_from_scratch(ranker, shipped):
+    graph = shipped.test[0]
+    schema = dataclasses.replace(graph.schema, config=graph.schema.config[:-1])
+    fewer = tg.Graph(
+        node_feat=graph.node_feat, edge_index=graph.edge_index, node_opcode=graph.node_opcode, schema=schema,
+        graph_feat=graph.graph_feat, config_feat=graph.config_feat[:, :-1],
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="nothing is known before the first measurement: .*only 17 columns"):
+        tuner = tg.xla.Stages(fewer, ranker)
+    tuner.tell([tuner.configs[0]], [1.0])
+    tuner.tell([tuner.configs[5]], [0.5])
+    like = np.linalg.norm(
+        (fewer.config_feat - fewer.config_feat[5]) / (fewer.config_feat.std(0) + 1e-9), axis=1
+    )
+    mean, variance = tuner.expected()
+    assert np.corrcoef(like, mean)[0, 1] > 0.3 and variance[5] < np.median(variance)
 
 
 def test_stages_find_fast_configs_of_programs_never_seen(ranker, shipped):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from statistics import NormalDist
 from typing import Any
@@ -28,7 +29,7 @@ WORK = "xla_work"  # in the environment of a record: features of its program
 # Found on the collection (benchmarks/xla_tune.py): scores per ln(time / default's), where slow configs are
 # alike, variance that all configs of a program share, variance of a measurement.
 _SCALE, _SLOW, _SHARED, _NOISE = 8.0, 0.3, 1.0, 0.5
-_JITTER = 1e-9
+_JITTER, _VARIANCE = 1e-9, 10.0
 
 
 class Stages:
@@ -44,7 +45,8 @@ class Stages:
     ranker : Scorer
         A `Process`, or any other: its order is the mean then, and the covariance that of `base`.
     base : Process, optional
-        Where the ranker is none.
+        Where the ranker is none. If neither knows these columns, a warning says so, and configs with like
+        columns are expected to be alike.
     known : callable, optional
         Returns the runtime of a row whose program was measured already, as that of another row, else None.
     """
@@ -58,10 +60,14 @@ class Stages:
             raise ConfigError(f"ranker: expected a Gaussian process, or base=, got {type(ranker).__name__}")
         self.configs = [graph.schema.decode("config", row) for row in np.asarray(graph.config_feat)]
         self.rows = {key(config): row for row, config in enumerate(self.configs)}
-        self._mean, covariance = process.prior(graph)
-        if process is not ranker:
-            scores = np.asarray(ranker.predict(graph, verbose=False), np.float64)
-            self._mean = targets(np.exp(scores - scores.max()), "normal-score")
+        try:
+            self._mean, covariance = process.prior(graph)
+            if process is not ranker:
+                scores = np.asarray(ranker.predict(graph, verbose=False), np.float64)
+                self._mean = targets(np.exp(scores - scores.max()), "normal-score")
+        except DataError as error:  # options of another version of XLA
+            warnings.warn(f"nothing is known before the first measurement: {error}", stacklevel=3)
+            self._mean, covariance = _unknown(np.asarray(graph.config_feat, np.float64))
         shared = _SHARED + _JITTER * np.trace(covariance)
         self._covariance = covariance + shared
         self._known = known
@@ -146,6 +152,14 @@ class Stages:
         gains[[*told]] = -math.inf
         best = int(np.argmax(gains))
         return best, float(mean[best])
+
+
+def _unknown(columns: Floats) -> tuple[Floats, Floats]:
+    """Return means and covariance of configs of which no more is known than their columns."""
+    x = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-9)
+    away = ((x[:, None] - x) ** 2).sum(2)
+    covariance: Floats = _VARIANCE * np.exp(-0.5 * away / max(float(np.median(away)), 1e-9))
+    return np.zeros(len(x)), covariance
 
 
 def key(config: Config) -> str:
