@@ -430,8 +430,7 @@ def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
     )
     interfere(monkeypatch, "ask", act)
     graph = tg.xla.collect(softmax, X, W, space="constraint", n_configs=4, **{**QUICK, "rounds": 3})
-    # of the default, six are for the states of memory
-    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 6 + 3
+    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 3
     (failure,) = graph.about["failures"].values()
     assert "time: the process ended with signal SIGKILL" in failure
     assert graph.valid[0] and graph.valid.sum() == 3

@@ -77,12 +77,10 @@ def test_both_states_of_memory_are_in_about(measured):
 
 def test_a_child_that_starts_again_keeps_memory_again():
     with Child([X], 60) as child:
-        child.add("", Program(small, (X,)).module)
-        key = child.compile("", {})["hash"]
-        states = child.memory(key, 1e-4)
-        assert child.keep == ("kept" in states)
+        states = child.memory("small", Program(small, (X,)).module, 1e-4)
+        assert child.keep == ("kept" in states) and child.plain in child.programs
         child.kill()
-        assert child.compile("", {})["hash"] == key  # started with what it kept
+        assert child.compile("", {})["hash"] == child.plain  # started with what it kept
 
 
 # --- the best, without its luck ---------------------------------------------------------------------------

@@ -169,6 +169,7 @@ def collect(
     settings |= {"memory": "kept"} | ({"without": list(without)} if without else {})
     journal = _Journal(target)
     with journal.locked(), Child(program.arguments, timeout) as child:
+        memory = child.memory(program.name, program.module, least, "plain" if SPACES[space].layouts else "")
         chosen = Space(program, child, SPACES[space], without)
         if configs is None:
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
@@ -185,7 +186,7 @@ def collect(
             log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
             early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
-            **settings, "memory": run.memory, "rounds": len(run.rounds), "interrupted": early,
+            **settings, "memory": memory, "rounds": len(run.rounds), "interrupted": early,
             "digest": digest, "machine": child.device, "tpugraphs": tpugraphs.__version__,
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
@@ -414,7 +415,6 @@ class _Run:
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
     rounds: list[list[float]] = field(default_factory=list)  # seconds by program
-    memory: dict[str, dict[str, Any]] = field(default_factory=dict)  # state -> times of the default
     _broken: dict[str, str] = field(default_factory=dict)  # program -> what happened in a later run
 
     def compile(self) -> None:
@@ -427,8 +427,6 @@ class _Run:
                 try:
                     module.result()
                     answer = self._compile(number)
-                    if number == 0:
-                        self.memory = self.child.memory(answer["hash"], self.least)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
                         raise Error(

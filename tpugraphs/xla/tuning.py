@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from statistics import median
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tpugraphs.data import Graph
-from tpugraphs.errors import Error
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.names import SPACES
 from tpugraphs.records import Journal, Record, environment
@@ -130,11 +130,12 @@ def tune(
         learnt = None if ranker is not None and hasattr(ranker, "prior") else learner.submit(learn)
         child.ask("probe", options={})
         started = time.monotonic() - began
+        states = child.memory(program.name, program.module, least)
+        compiled = time.monotonic() - began - started
         space = Space(program, child, SPACES["options"], options)
         drawn = space.draw(check_whole("n_configs", n_configs, 2), np.random.default_rng([seed, 0]))
         graph = Graph(**space.fields(drawn), name=program.name)
         runs = _Runs(program, space, drawn, child, tolerance, least)
-        states = runs.default()
         base = None if learnt is None else learnt.result()
         known = base if ranker is None else ranker
         assert known is not None
@@ -148,7 +149,7 @@ def tune(
         spent = time.monotonic() - began
         left: int | str = (limit.evaluations or 0) + 1
         if limit.seconds is not None:
-            one = started + (1 + _FINALISTS) * (runs.took + _TURNS * (least + 2 * kept))
+            one = started + (1 + _FINALISTS) * (compiled + _TURNS * (least + 2 * kept))
             reserve = min(confirm * one, _SHARE * limit.seconds)
             left = f"{max(limit.seconds - spent - reserve, 0.1):.3f}s"
         elif limit.evaluations is None:
@@ -180,19 +181,8 @@ class _Runs:
     ) -> None:  # fmt: skip
         self.program, self.space, self.drawn, self.child = program, space, drawn, child
         self.tolerance, self.least = tolerance, least
-        self.took = 0.0  # seconds of compiling the default
-        self._hashes: dict[int, str | Failed] = {}  # by row
+        self._hashes: dict[int, str | Failed] = {0: child.plain}  # by row
         self.stages: Stages
-
-    def default(self) -> dict[str, dict[str, Any]]:
-        """Compile the default and time it in both states of memory."""
-        self.child.add("", partial(self.space.module, self.drawn[0]))
-        began = time.monotonic()
-        found = self._hash(0)
-        self.took = time.monotonic() - began
-        if isinstance(found, Failed):
-            raise Error(f"{self.program.name}: the default cannot be compiled and run: {found}")
-        return self.child.memory(found, self.least)
 
     def describe(self, journal: Journal, config: dict[str, Any], problem: str, device: str) -> None:
         """Write the work of the program to a journal, for `learn`."""
@@ -250,7 +240,7 @@ class _Proof:
     def __init__(
         self, program: Program, space: Space, best: list[Candidate], timeout: float, least: float, keep: bool
     ) -> None:
-        self.make = partial(Child, program.arguments, timeout)
+        self.name, self.make = program.name, partial(Child, program.arguments, timeout)
         self.module, self.least, self.keep = partial(space.module, Candidate()), least, keep
         self.configs = [dict(one.options) for one in (*best, Candidate())]  # the default last
 
@@ -261,29 +251,40 @@ class _Proof:
         for start in range(0, count, _AT_ONCE):
             with ExitStack() as stack, ThreadPoolExecutor(_AT_ONCE) as pool:
                 children = [stack.enter_context(self.make()) for _ in range(min(_AT_ONCE, count - start))]
-                first = list(pool.map(partial(self._compile, configs=self.configs[-1:]), children))
+                list(pool.map(partial(Child.ask, do="probe", options={}), children))  # start together
                 if self.keep:
-                    states += [
-                        child.memory(one[0], self.least) for child, one in zip(children, first, strict=True)
-                    ]
-                keys = list(pool.map(partial(self._compile, configs=self.configs), children))
+                    states += [child.memory(self.name, self.module, self.least) for child in children]
+                keys = list(pool.map(self._compile, children))
                 turns += [self._turns(child, some, start) for child, some in zip(children, keys, strict=True)]
         judged = finalists(self.configs, turns, False) if len(self.configs) > 1 else []
         return self._memory(states), judged
 
-    def _compile(self, child: Child, configs: Sequence[dict[str, Any]]) -> list[str]:
+    def _compile(self, child: Child) -> list[str]:
         child.add("", self.module)
-        return [child.compile("", options)["hash"] for options in configs]
+        keys = []
+        for options in self.configs:
+            with suppress(ChildError):  # `_turns` meets it again
+                keys.append(
+                    child.plain if child.plain and not options else child.compile("", options)["hash"]
+                )
+                continue
+            keys.append("")
+        return keys
 
-    def _turns(self, child: Child, keys: Sequence[str], start: int) -> list[float]:
+    def _turns(self, child: Child, keys: list[str], start: int) -> list[float]:
         """Return milliseconds of each program, the fastest of its turns."""
         times: list[list[float]] = [[] for _ in keys]
         for turn in range(_TURNS):
             for place in range(len(keys)):
                 number = (place + turn + start) % len(keys)
-                asked = child.ask("time", key=keys[number], least=self.least)
-                times[number].append(1e3 * asked["seconds"])
-        return [min(some) for some in times]
+                try:
+                    if keys[number] not in child.programs:
+                        keys[number] = child.compile("", self.configs[number])["hash"]
+                    seconds = child.ask("time", key=keys[number], least=self.least)["seconds"]
+                except ChildError:
+                    seconds = math.nan  # and so it is for all turns
+                times[number].append(1e3 * seconds)
+        return [float(np.min(some)) for some in times]
 
     def _memory(self, states: Sequence[dict[str, dict[str, Any]]]) -> Memory | None:
         both = [one for one in states if "kept" in one]
