@@ -132,8 +132,8 @@ def collect(
         is False for configs that failed. Configs are the option columns (``config_feat``), layouts (digits
         of TpuGraphs, of which only the output's are set), or both. ``about`` names device, cores, threads and
         versions, counts what failed and gives the noise ceiling and the gain of the best config over the
-        default without the winner's curse. Its ``memory`` has seconds and page faults of the default, per
-        call, with memory as the system gives it and kept.
+        default without the winner's curse. Its ``memory`` has median seconds and page faults per call of the
+        default, with memory as the system gives it and kept.
 
     Raises
     ------
