@@ -313,7 +313,6 @@ WINGS = {
     "download": 4,
     "preprocess": 4,
     "evaluation": 4,
-    "xla": 4,
     "records": 4,
     "recipes": 5,
     "submission": 5,
@@ -324,6 +323,7 @@ WINGS = {
     "training": 7,
     "ranker": 8,
     "layertime": 9,
+    "xla": 9,  # stands on rankers, and on the tuner
     "cli": 10,
 }
 FREE = {"_core", "__version__"}  # of the core, and the package's own number
@@ -367,7 +367,7 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3267,
+    "ranker": 3270,
     "layertime": 3162,
     "data": 2770,
     "recipes": 2502,
