@@ -676,7 +676,6 @@ def process(
     y: NDArray[np.float64],
     pool: NDArray[np.float64],
     logs: NDArray[np.float64],
-    early: bool,
     count: int,
     /,
 ) -> tuple[
@@ -693,7 +692,6 @@ def next_configs(
     cause: NDArray[np.int32],
     pool: NDArray[np.float64],
     count: int,
-    early: bool,
     key: int,
     /,
 ) -> tuple[NDArray[np.int64], str, float, float]: ...

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 Paths = str | os.PathLike[str]
 
 _FIRST = 4  # configs that run before there is a surrogate
-_EARLY = 60  # configs that run before confidence bounds
+_EARLY = 60  # measurements after each of which it learns, and before ranks alone count
 _SHARE = 20  # after so many measurements, what is known is looked at again with each such part more
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
 _DRAWN, _NEAR = 3000, 10  # of a larger space: by chance, next to so many best
@@ -45,11 +45,11 @@ class Tuner:
     same. `ask` changes nothing: without `tell` in between it returns the same configurations again.
 
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
-    what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance: by
-    expected improvement until 60 ran, then by a lower confidence bound. Those of one batch are chosen as if
-    the ones before had been measured. After that it learns anew with every 5 % more. Failures are
-    learnt apart, each cause by trees of its own. What a ranker predicts, and what records of other problems
-    and devices show, are further columns of the surrogate: a prior that misleads is corrected.
+    what was told better, by cross-validation. The next configuration is that of the largest expected
+    improvement; those of one batch are chosen as if the ones before had been measured. After 60 measurements
+    it learns anew with every 5 % more. Failures are learnt apart, each cause by trees of its own. What a
+    ranker predicts, and what records of other problems and devices show, are further columns of the
+    surrogate: a prior that misleads is corrected.
 
     Parameters
     ----------
@@ -333,14 +333,14 @@ class Tuner:
         if not count:
             return np.empty(0, np.int64)
         ran, known = cause == 0, self._of(np.concatenate([told, pool]))
-        early, y = bool(ran.sum() < _EARLY), np.zeros(len(cause))
+        y = np.zeros(len(cause))
         y[ran] = targets(cost[ran], "normal-score")
-        if early:  # the size of gains matters too
+        if ran.sum() < _EARLY:  # the size of gains matters too
             logs = np.log(cost[ran])
             y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
         x = np.column_stack([self.space.core.columns(told), known[: len(told)]])
         candidates = np.column_stack([self.space.core.columns(pool), known[len(told) :]])
-        asked = _core.next_configs(x, y, cause, candidates, count, early, self._key(self._learnt[0]))
+        asked = _core.next_configs(x, y, cause, candidates, count, self._key(self._learnt[0]))
         self._asked = asked[1:]
         return asked[0]
 
