@@ -364,7 +364,7 @@ THIN = {
     "data": 2831,
     "recipes": 2502,
     "cli": 2182,
-    "xla": 1919,
+    "xla": 1937,
     "training": 1234,
     "system": 1028,
     "evaluation": 766,
@@ -373,12 +373,12 @@ THIN = {
     "network": 499,
     "submission": 385,
     "download": 339,
-    "tuning": 1348,
+    "tuning": 1350,
     "torch": 344,
     "records": 510,
     "search": 217,
 }  # fmt: skip
-THIN_IN_ALL = 23948
+THIN_IN_ALL = 23968
 
 
 def code_lines(path):

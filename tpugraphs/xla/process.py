@@ -297,6 +297,7 @@ class Worker:
         self._modules: dict[str, Any] = {}
         self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
         self._expected: list[Any] | None = None
+        self._answers: dict[tuple[str, str], dict[str, Any]] = {}  # of what was compiled
 
     def start(
         self, x64: bool, platforms: str | None, path: str, types: list[str], keep: bool
@@ -345,6 +346,9 @@ class Worker:
 
     def compile(self, path: str, options: dict[str, Any]) -> dict[str, Any]:
         """Compile a candidate, run it once and compare its outputs with those of the first one."""
+        asked = path, json.dumps(options, sort_keys=True)
+        if asked in self._answers:
+            return self._answers[asked]
         compiled = self._module(path).compile(compiler_options=options)
         executable = compiled.runtime_executable()
         code = objects(executable.serialize()) if _HAS_ELF else [json.dumps(options, sort_keys=True).encode()]
@@ -354,7 +358,8 @@ class Worker:
             if self._expected is None:
                 self._expected = outputs
             self._programs[found] = compiled, deviation(outputs, self._expected)
-        return {"hash": found, "deviation": self._programs[found][1]}
+        self._answers[asked] = {"hash": found, "deviation": self._programs[found][1]}
+        return self._answers[asked]
 
     def dump(self, path: str, folder: str) -> dict[str, Any]:
         """Write the program before layout assignment and the optimised one; return their files."""

@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -16,10 +16,10 @@ import numpy as np
 from tpugraphs import __version__
 from tpugraphs.errors import DataError
 from tpugraphs.records import Record
-from tpugraphs.system import absolute, counted, json_text, parsed, read_whole, tables, write_whole
+from tpugraphs.system import absolute, counted, json_text, parsed, read_whole, write_whole
 from tpugraphs.system.machine import keep_memory
 from tpugraphs.tuning import Finalist
-from tpugraphs.tuning.tuned import COVERAGE
+from tpugraphs.tuning.tuned import compared
 from tpugraphs.xla.spaces import risks
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.core.Tracer)
@@ -164,17 +164,9 @@ class TunedFunction:
         if self.options and self.keeps_memory and self.memory and self.memory.interval[0] > 1:
             lines.append(f"together {self.gain * self.memory.gain:.2f}×")
         if self.finalists:
-            rows = [
-                {
-                    "options": " ".join(f"{_short(k)}={_short(v)}" for k, v in one.config.items())
-                    or "default",
-                    "ms": f"{one.runtime:.4g}",
-                    "gain": f"{one.gain:.3f}",
-                    f"{COVERAGE:.0%} interval": " … ".join(f"{end:.3f}" for end in one.interval),
-                }
-                for one in self.finalists
-            ]
-            lines += ["", tables.text(*tables.section("in fresh processes, in turn", rows))]
+            short = [{_short(k): _short(v) for k, v in one.config.items()} for one in self.finalists]
+            pairs = zip(self.finalists, short, strict=True)
+            lines += ["", compared([replace(one, config=config) for one, config in pairs])]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

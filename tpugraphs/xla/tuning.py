@@ -261,14 +261,12 @@ class _Proof:
 
     def _compile(self, child: Child) -> list[str]:
         child.add("", self.module)
-        keys = []
-        for options in self.configs:
+        keys = [""] * len(self.configs)
+        for number in reversed(
+            range(len(keys))
+        ):  # the default first: a child that starts again begins with it
             with suppress(ChildError):  # `_turns` meets it again
-                keys.append(
-                    child.plain if child.plain and not options else child.compile("", options)["hash"]
-                )
-                continue
-            keys.append("")
+                keys[number] = child.compile("", self.configs[number])["hash"]
         return keys
 
     def _turns(self, child: Child, keys: list[str], start: int) -> list[float]:
