@@ -75,7 +75,8 @@ class TunedFunction:
     options : dict of str to value
         For ``jax.jit(fn, compiler_options=...)``; empty if none were better than XLA's default.
     keeps_memory : bool
-        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins.
+        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins; only
+        if that is faster beyond the noise.
     gain : float
         How many times faster than the default the options are, memory being the same; 1 without options.
     interval : (float, float) or None
@@ -161,7 +162,7 @@ class TunedFunction:
         lines.append(f"options: {self._gain()}")
         lines += [f"  {name} = {value}" for name, value in self.options.items()]
         lines += [f"  risk: {name}: {text}" for name, text in risks(self.options).items()]
-        if self.options and self.keeps_memory and self.memory and self.memory.interval[0] > 1:
+        if self.options and self.keeps_memory and self.memory:
             lines.append(f"together {self.gain * self.memory.gain:.2f}×")
         if self.finalists:
             short = [{_short(k): _short(v) for k, v in one.config.items()} for one in self.finalists]

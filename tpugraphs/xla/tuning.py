@@ -164,6 +164,7 @@ def tune(
     proof = _Proof(program, space, [drawn[row] for row in best], timeout, least, keep)
     memory, judged = proof.rounds(confirm) if best or keep else (None, [])
     chosen = next((one for one in judged if one.config and one.interval[0] > 1), None)
+    keep = memory is not None and memory.interval[0] > 1
     first = chosen or next((one for one in judged if one.config), None)
     return TunedFunction(
         fn, program.name, chosen.config if chosen else {}, keep, chosen.gain if chosen else 1.0,
@@ -181,8 +182,9 @@ class _Runs:
     ) -> None:  # fmt: skip
         self.program, self.space, self.drawn, self.child = program, space, drawn, child
         self.tolerance, self.least = tolerance, least
-        self._hashes: dict[int, str | Failed] = {0: child.plain}  # by row
+        self._hashes: dict[int, str | Failed] = {}  # by row
         self.stages: Stages
+        self._hash(0)  # with the outputs of the default all others are compared
 
     def describe(self, journal: Journal, config: dict[str, Any], problem: str, device: str) -> None:
         """Write the work of the program to a journal, for `learn`."""
