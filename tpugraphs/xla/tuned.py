@@ -75,8 +75,8 @@ class TunedFunction:
     options : dict of str to value
         For ``jax.jit(fn, compiler_options=...)``; empty if none were better than XLA's default.
     keeps_memory : bool
-        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins; only
-        if that is faster beyond the noise.
+        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins. It
+        is where that is faster beyond the noise.
     gain : float
         How many times faster than the default the options are, memory being the same; 1 without options.
     interval : (float, float) or None

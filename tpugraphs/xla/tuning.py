@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tpugraphs.data import Graph
+from tpugraphs.errors import Error
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.names import SPACES
 from tpugraphs.records import Journal, Record, environment
@@ -184,7 +185,9 @@ class _Runs:
         self.tolerance, self.least = tolerance, least
         self._hashes: dict[int, str | Failed] = {}  # by row
         self.stages: Stages
-        self._hash(0)  # with the outputs of the default all others are compared
+        default = self._hash(0)  # its outputs are those that all others are compared with
+        if isinstance(default, Failed):
+            raise Error(f"{program.name}: the default cannot be compiled and run: {default}")
 
     def describe(self, journal: Journal, config: dict[str, Any], problem: str, device: str) -> None:
         """Write the work of the program to a journal, for `learn`."""
