@@ -44,21 +44,11 @@ _DRAWN = 112  # configs that the shipped ranker knows
 
 
 def tune(
-    fn: Callable[..., Any],
-    *args: Any,
-    budget: int | str = 10,
-    ranker: Scorer | None = None,
-    without: Sequence[str] = (),
-    n_configs: int = _DRAWN,
-    journal: str | os.PathLike[str] | None = None,
-    confirm: int = 4,
-    tolerance: float | None = None,
-    least: float = 0.02,
-    timeout: float = 60.0,
-    seed: int = 0,
-    name: str | None = None,
-    verbose: bool | None = None,
-) -> TunedFunction:
+    fn: Callable[..., Any], *args: Any, budget: int | str = 10, ranker: Scorer | None = None,
+    without: Sequence[str] = (), n_configs: int = _DRAWN, journal: str | os.PathLike[str] | None = None,
+    confirm: int = 4, tolerance: float | None = None, least: float = 0.02, timeout: float = 60.0,
+    seed: int = 0, name: str | None = None, verbose: bool | None = None,
+) -> TunedFunction:  # fmt: skip
     """Find compiler options that make a function fast on this machine, and prove it.
 
     First the default is measured with memory as the system gives it, and kept (:func:`keep_memory`). Then
