@@ -382,6 +382,7 @@ THIN = {
     "submission": 385,
     "download": 339,
     "tuning": 1370,
+    "tuning": 1350,
     "torch": 344,
     "records": 510,
     "search": 217,

@@ -217,12 +217,57 @@ def test_gains_are_taken_only_beyond_the_noise(ranker, monkeypatch):
 
 
 def test_a_default_that_does_not_run_is_an_error(ranker, monkeypatch):
-    def broken(self, key, options):
-        raise tg.xla.process.ChildError("out of luck")
+    real = Child.ask
 
-    monkeypatch.setattr(Child, "compile", broken)
+    def broken(self, do, **fields):
+        if do == "compile":
+            raise tg.xla.process.ChildError("out of luck")
+        return real(self, do, **fields)
+
+    monkeypatch.setattr(Child, "ask", broken)
     text = "small: the default cannot be compiled and run: out of luck"
     refuses(lambda: tg.xla.tune(small, X, ranker=ranker, **QUICK), tg.Error, text)
+
+
+def test_configs_that_fail_are_told_and_never_chosen(ranker, monkeypatch):
+    """The first crashes when it is compiled, the second computes something else; only memory is left."""
+    real, seen = Child.ask, []
+
+    def ask(self, do, **fields):
+        if do == "compile" and fields["options"]:
+            seen.append(fields["options"])
+            if fields["options"] == seen[0]:
+                raise tg.xla.process.ChildError("compile: the process ended with signal SIGSEGV")
+            return {**real(self, do, **fields), "deviation": 0.5}
+        return real(self, do, **fields)
+
+    monkeypatch.setattr(Child, "ask", ask)
+    found = tg.xla.tune(small, X, ranker=ranker, **QUICK)
+    assert [one.status for one in found.records] == ["correct", "compile", "correctness"]
+    assert found.options == {} and not any(one.config for one in found.finalists)
+
+
+def test_a_finalist_that_crashes_in_a_fresh_process_is_none(ranker, monkeypatch):
+    real = Child.ask
+
+    def ask(self, do, **fields):
+        if proving and do == "compile" and fields["options"] == bad:
+            self.kill()
+            raise tg.xla.process.ChildError("compile: the process ended with signal SIGSEGV")
+        return real(self, do, **fields)
+
+    def rounds(self, count, real=tuning._Proof.rounds):
+        proving.append(True)
+        bad.update(self.configs[0])
+        found = real(self, count)
+        assert [one.config for one in found[1]].count(bad) == 0 and {} in [one.config for one in found[1]]
+        return found
+
+    proving, bad = [], {}
+    monkeypatch.setattr(Child, "ask", ask)
+    monkeypatch.setattr(tuning._Proof, "rounds", rounds)
+    monkeypatch.setattr(tuning._Runs, "best", lambda self, records: [1, 2])
+    assert tg.xla.tune(small, X, ranker=ranker, **QUICK).options != bad
 
 
 @pytest.mark.parametrize(

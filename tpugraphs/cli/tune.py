@@ -107,15 +107,9 @@ def _program(args: argparse.Namespace) -> None:
     if args.timeout != "auto":
         how["timeout"] = _seconds(args.timeout)
     tuned = tg.xla.tune(
-        fn,
-        *arguments,
-        budget=args.budget or 10,
-        ranker=tg.xla.learn(args.records) if args.records else None,
-        journal=args.journal,
-        confirm=max(args.confirm - 1, 3),
-        name=name,
-        **how,
-    )
+        fn, *arguments, budget=args.budget or 10, journal=args.journal, name=name,
+        ranker=tg.xla.learn(args.records) if args.records else None, confirm=max(args.confirm - 1, 3), **how,
+    )  # fmt: skip
     if args.out:
         tuned.save(args.out)
     common.say(args, tuned.report())

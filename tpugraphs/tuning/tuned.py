@@ -120,16 +120,7 @@ class Tuned:
             f"{ended}{counted(self.evaluations, 'evaluation')} in {self.seconds:.1f} s",
         ]
         if self.finalists:
-            rows = [
-                {
-                    "config": _shown(one.config),
-                    "value": f"{one.runtime:.6g}",
-                    "gain": f"{one.gain:.3f}",
-                    f"{COVERAGE:.0%} interval": " … ".join(f"{end:.3f}" for end in one.interval),
-                }
-                for one in self.finalists
-            ]
-            lines += ["", tables.text(*tables.section("measured again in turn", rows)), ""]
+            lines += ["", compared(self.finalists), ""]
         if self.failures:
             lines.append("failed: " + ", ".join(f"{n:,} {status}" for status, n in self.failures.items()))
             lines += [f"  {times:,} × {why}" for why, times in Counter(self.reasons).most_common(3)]
@@ -154,6 +145,20 @@ class Tuned:
             Where it is written, whole or not at all.
         """
         write_whole(path, self.to_json())
+
+
+def compared(several: Sequence[Finalist]) -> str:
+    """Return a table of finalists for people."""
+    rows = [
+        {
+            "config": _shown(one.config) or "default",
+            "value": f"{one.runtime:.6g}",
+            "gain": f"{one.gain:.3f}",
+            f"{COVERAGE:.0%} interval": " … ".join(f"{end:.3f}" for end in one.interval),
+        }
+        for one in several
+    ]
+    return tables.text(*tables.section("measured again in turn", rows))
 
 
 def _shown(config: Mapping[str, Any] | None) -> str:

@@ -36,6 +36,7 @@ from tpugraphs.system.machine import keep_memory, processor, resident, usable_pr
 
 _FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM with the reason
 _START = 120.0  # seconds that a child always has to import JAX and read arguments
+_SETTLED = 10  # times as long until memory has settled: glibc learns from the first calls
 _STATES = 3  # times that a program is timed in each state of memory
 _MAIN = "from tpugraphs.xla.process import main; main()"
 _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
@@ -157,12 +158,15 @@ class Child:
         self.add(key, make)
 
         def state() -> dict[str, Any]:
+            self.ask("time", key=self.plain, least=_SETTLED * least)
             asked = [self.ask("time", key=self.plain, least=least) for _ in range(_STATES)]
             middle = statistics.median(one.pop("middle") for one in asked)  # the fastest has few faults
             return {**asked[-1], "seconds": middle}
 
         try:
-            self.plain = str(self.ask("compile", path=self._modules[key], options={})["hash"])
+            self.plain = str(
+                self.ask("build", path=self._modules[key], options={})["hash"]
+            )  # keeps no outputs
             self.programs.add(self.plain)
             self._first = ("", {}) if key == "" else None  # what others are compared with
             found = {"given": state()}
@@ -295,8 +299,10 @@ class Worker:
     def __init__(self) -> None:
         self._arguments: list[Any] = []
         self._modules: dict[str, Any] = {}
-        self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
+        self._programs: dict[str, Any] = {}  # by hash
+        self._deviations: dict[str, float] = {}  # of those that ran
         self._expected: list[Any] | None = None
+        self._built: dict[tuple[str, str], str] = {}  # file and options -> hash
 
     def start(
         self, x64: bool, platforms: str | None, path: str, types: list[str], keep: bool
@@ -343,18 +349,27 @@ class Worker:
                 known.setdefault(name, []).append(value)
         return {"known": known}
 
+    def build(self, path: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Compile a candidate, once."""
+        asked = path, json.dumps(options, sort_keys=True)
+        if asked not in self._built:
+            compiled = self._module(path).compile(compiler_options=options)
+            executable = compiled.runtime_executable()
+            code = objects(executable.serialize()) if _HAS_ELF else [asked[1].encode()]
+            found = program_hash(executable.hlo_modules()[0].to_string(), code)
+            self._built[asked] = found
+            self._programs.setdefault(found, compiled)
+        return {"hash": self._built[asked]}
+
     def compile(self, path: str, options: dict[str, Any]) -> dict[str, Any]:
         """Compile a candidate, run it once and compare its outputs with those of the first one."""
-        compiled = self._module(path).compile(compiler_options=options)
-        executable = compiled.runtime_executable()
-        code = objects(executable.serialize()) if _HAS_ELF else [json.dumps(options, sort_keys=True).encode()]
-        found = program_hash(executable.hlo_modules()[0].to_string(), code)
-        if found not in self._programs:
-            outputs = jax.tree.leaves(jax.block_until_ready(compiled(*self._arguments)))
+        found = self.build(path, options)["hash"]
+        if found not in self._deviations:
+            outputs = jax.tree.leaves(jax.block_until_ready(self._programs[found](*self._arguments)))
             if self._expected is None:
                 self._expected = outputs
-            self._programs[found] = compiled, deviation(outputs, self._expected)
-        return {"hash": found, "deviation": self._programs[found][1]}
+            self._deviations[found] = deviation(outputs, self._expected)
+        return {"hash": found, "deviation": self._deviations[found]}
 
     def dump(self, path: str, folder: str) -> dict[str, Any]:
         """Write the program before layout assignment and the optimised one; return their files."""
@@ -381,7 +396,7 @@ class Worker:
         It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run. `middle` is
         the median, `faults` are page faults per run, `memory` is that of the process afterwards, in MiB.
         """
-        program, took = self._programs[key][0], list[float]()
+        program, took = self._programs[key], list[float]()
         jax.block_until_ready(program(*self._arguments))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         while not took or (sum(took) < least and len(took) < 32):

@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -16,10 +16,10 @@ import numpy as np
 from tpugraphs import __version__
 from tpugraphs.errors import DataError
 from tpugraphs.records import Record
-from tpugraphs.system import absolute, counted, json_text, parsed, read_whole, tables, write_whole
+from tpugraphs.system import absolute, counted, json_text, parsed, read_whole, write_whole
 from tpugraphs.system.machine import keep_memory
 from tpugraphs.tuning import Finalist
-from tpugraphs.tuning.tuned import COVERAGE
+from tpugraphs.tuning.tuned import compared
 from tpugraphs.xla.spaces import risks
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.core.Tracer)
@@ -75,7 +75,8 @@ class TunedFunction:
     options : dict of str to value
         For ``jax.jit(fn, compiler_options=...)``; empty if none were better than XLA's default.
     keeps_memory : bool
-        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins.
+        Whether freed memory is kept (:func:`tpugraphs.xla.keep_memory`), which making this object begins. It
+        is where that is faster beyond the noise.
     gain : float
         How many times faster than the default the options are, memory being the same; 1 without options.
     interval : (float, float) or None
@@ -161,20 +162,12 @@ class TunedFunction:
         lines.append(f"options: {self._gain()}")
         lines += [f"  {name} = {value}" for name, value in self.options.items()]
         lines += [f"  risk: {name}: {text}" for name, text in risks(self.options).items()]
-        if self.options and self.keeps_memory and self.memory and self.memory.interval[0] > 1:
+        if self.options and self.keeps_memory and self.memory:
             lines.append(f"together {self.gain * self.memory.gain:.2f}×")
         if self.finalists:
-            rows = [
-                {
-                    "options": " ".join(f"{_short(k)}={_short(v)}" for k, v in one.config.items())
-                    or "default",
-                    "ms": f"{one.runtime:.4g}",
-                    "gain": f"{one.gain:.3f}",
-                    f"{COVERAGE:.0%} interval": " … ".join(f"{end:.3f}" for end in one.interval),
-                }
-                for one in self.finalists
-            ]
-            lines += ["", tables.text(*tables.section("in fresh processes, in turn", rows))]
+            short = [{_short(k): _short(v) for k, v in one.config.items()} for one in self.finalists]
+            pairs = zip(self.finalists, short, strict=True)
+            lines += ["", compared([replace(one, config=config) for one, config in pairs])]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

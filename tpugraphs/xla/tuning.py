@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tpugraphs.data import Graph
+from tpugraphs.errors import Error
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.names import SPACES
 from tpugraphs.records import Journal, Record, environment
@@ -43,21 +44,11 @@ _DRAWN = 112  # configs that the shipped ranker knows
 
 
 def tune(
-    fn: Callable[..., Any],
-    *args: Any,
-    budget: int | str = 10,
-    ranker: Scorer | None = None,
-    without: Sequence[str] = (),
-    n_configs: int = _DRAWN,
-    journal: str | os.PathLike[str] | None = None,
-    confirm: int = 4,
-    tolerance: float | None = None,
-    least: float = 0.02,
-    timeout: float = 60.0,
-    seed: int = 0,
-    name: str | None = None,
-    verbose: bool | None = None,
-) -> TunedFunction:
+    fn: Callable[..., Any], *args: Any, budget: int | str = 10, ranker: Scorer | None = None,
+    without: Sequence[str] = (), n_configs: int = _DRAWN, journal: str | os.PathLike[str] | None = None,
+    confirm: int = 4, tolerance: float | None = None, least: float = 0.02, timeout: float = 60.0,
+    seed: int = 0, name: str | None = None, verbose: bool | None = None,
+) -> TunedFunction:  # fmt: skip
     """Find compiler options that make a function fast on this machine, and prove it.
 
     First the default is measured with memory as the system gives it, and kept (:func:`keep_memory`). Then
@@ -164,6 +155,7 @@ def tune(
     proof = _Proof(program, space, [drawn[row] for row in best], timeout, least, keep)
     memory, judged = proof.rounds(confirm) if best or keep else (None, [])
     chosen = next((one for one in judged if one.config and one.interval[0] > 1), None)
+    keep = memory is not None and memory.interval[0] > 1
     first = chosen or next((one for one in judged if one.config), None)
     return TunedFunction(
         fn, program.name, chosen.config if chosen else {}, keep, chosen.gain if chosen else 1.0,
@@ -181,8 +173,11 @@ class _Runs:
     ) -> None:  # fmt: skip
         self.program, self.space, self.drawn, self.child = program, space, drawn, child
         self.tolerance, self.least = tolerance, least
-        self._hashes: dict[int, str | Failed] = {0: child.plain}  # by row
+        self._hashes: dict[int, str | Failed] = {}  # by row
         self.stages: Stages
+        default = self._hash(0)  # its outputs are those that all others are compared with
+        if isinstance(default, Failed):
+            raise Error(f"{program.name}: the default cannot be compiled and run: {default}")
 
     def describe(self, journal: Journal, config: dict[str, Any], problem: str, device: str) -> None:
         """Write the work of the program to a journal, for `learn`."""
@@ -261,14 +256,12 @@ class _Proof:
 
     def _compile(self, child: Child) -> list[str]:
         child.add("", self.module)
-        keys = []
-        for options in self.configs:
+        keys = [""] * len(self.configs)
+        for number in reversed(
+            range(len(keys))
+        ):  # the default first: a child that starts again begins with it
             with suppress(ChildError):  # `_turns` meets it again
-                keys.append(
-                    child.plain if child.plain and not options else child.compile("", options)["hash"]
-                )
-                continue
-            keys.append("")
+                keys[number] = child.compile("", self.configs[number])["hash"]
         return keys
 
     def _turns(self, child: Child, keys: list[str], start: int) -> list[float]:
