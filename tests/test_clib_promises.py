@@ -125,6 +125,12 @@ def test_sanitizers_find_nothing(files, tmp_path, sanitizer):
     ]
     done = run(*command)
     assert done.returncode == 0, done.stderr
+    graph = files / "first-layout.tgpack"
+    GRAPHS["first-layout"](3).save(graph)
+    read = [str(one).replace("promises.c", "read.c").replace("/program", "/read") for one in command]
+    assert run(*read).returncode == 0
+    done = run(tmp_path / "read", files / "first-layout.tgr", graph, tmp_path / "scores")  # also not aligned
+    assert (done.returncode, done.stderr) == (0, "")
     words = ["many"] if sanitizer == "thread" else ["many", "memory", "arguments", "bytes", "names"]
     for word in words:
         for recipe in GRAPHS:

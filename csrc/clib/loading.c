@@ -151,13 +151,11 @@ static tg_status decode(const tg_pack *pack, const uint8_t *bytes, tg_loaded *g,
     int8_t *wide = room(table->shape[0] + 1, 8, err);
     g->digits = g->K > 0 && g->C > INT64_MAX / 64 / g->K ? NULL : room(g->C * g->K * g->D, 1, err);
     if (wide == NULL || g->digits == NULL) status = tg_fail(err, TG_E_MEMORY, "no memory for configs");
-    void *numbers = copy_part(pack, bytes, TG_CODES, &status, err); /* aligned */
-    const tg_codes codes = {numbers, a->itemsize, g->C, g->K, table->shape[0], wide};
+    const tg_codes codes = {bytes + a->offset, a->itemsize, g->C, g->K, table->shape[0], wide};
     if (status == TG_OK)
         status = tg_codes_widen(wide, (const int8_t *)bytes + table->offset, table->shape[0], err);
     for (int64_t c = 0; status == TG_OK && c < g->C; c++)
         status = tg_codes_row(&codes, c, g->digits + c * g->K * g->D, err);
-    free(numbers);
     free(wide);
     return status;
 }
@@ -185,6 +183,17 @@ static tg_status load_pack(tg_loaded *g, const uint8_t *bytes, size_t size, tg_e
     if (g->config_feat != NULL) g->C = pack.part[configs].shape[0], g->T = pack.part[configs].shape[1];
     if (g->digits != NULL) g->C = pack.part[TG_ANY_DIGITS].shape[0], g->D = pack.part[TG_ANY_DIGITS].shape[2];
     return any ? TG_OK : decode(&pack, bytes, g, err);
+}
+
+/* Packs are read in place, where their numbers are aligned. */
+static tg_status load_aligned(tg_loaded *to, const uint8_t *bytes, size_t size, tg_error *err) {
+    if ((uintptr_t)bytes % sizeof(int64_t) == 0) return load_pack(to, bytes, size, err);
+    uint8_t *copy = room((int64_t)size, 1, err);
+    if (copy == NULL) return TG_E_MEMORY;
+    memcpy(copy, bytes, size);
+    const tg_status status = load_pack(to, copy, size, err);
+    free(copy);
+    return status;
 }
 
 /* ---- HLO ---- */
@@ -238,6 +247,6 @@ tg_status tg_load_graph(tg_loaded *to, const uint8_t *bytes, size_t size, tg_err
     if (size == 0) return tg_fail_field(err, "file", "an .npz, a pack, or HLO", "nothing");
     if (size >= 4 && memcmp(bytes, "PK\3\4", 4) == 0)
         return load_npz(to, (tg_source){-1, bytes, (int64_t)size}, err);
-    if (size >= 7 && memcmp(bytes, "\x89TGPACK", 7) == 0) return load_pack(to, bytes, size, err);
+    if (size >= 7 && memcmp(bytes, "\x89TGPACK", 7) == 0) return load_aligned(to, bytes, size, err);
     return load_hlo(to, bytes, size, err);
 }

@@ -23,24 +23,28 @@ static tg_status read_both(tg_graph_builder *builder, const char *path, tg_messa
     return status;
 }
 
-int main(int argc, char **argv) {
-    tg_ranker *ranker;
-    tg_graph_builder *builder;
-    tg_message message = TG_MESSAGE;
-    if (argc != 4) return failed("usage: read RANKER GRAPH SCORES");
-    if (tg_ranker_open(argv[1], NULL, &ranker, &message) != TG_OK) return failed(message.text);
-    if (tg_builder_open(ranker, &builder, &message) != TG_OK) return failed(message.text);
-    if (size_of(argv[2]) < 0 ? tg_builder_read(builder, argv[2], &message) != TG_OK
-                             : read_both(builder, argv[2], &message) != TG_OK)
-        return failed(message.text);
+static tg_status score(tg_graph_builder *builder, const char *path, const char *to, tg_message *message) {
+    tg_status status =
+        size_of(path) < 0 ? tg_builder_read(builder, path, message) : read_both(builder, path, message);
     const size_t n = (size_t)tg_builder_count(builder);
     float *scores = malloc((n + 1) * sizeof *scores);
-    if (tg_builder_score(builder, scores, &message) != TG_OK) return failed(message.text);
-    FILE *file = fopen(argv[3], "wb");
-    if (file == NULL || fwrite(scores, sizeof *scores, n, file) != n) return failed("cannot write");
-    fclose(file);
+    if (status == TG_OK) status = tg_builder_score(builder, scores, message);
+    FILE *file = status == TG_OK ? fopen(to, "wb") : NULL;
+    if (file != NULL && fwrite(scores, sizeof *scores, n, file) != n) status = TG_E_IO;
+    if (file != NULL) fclose(file);
     free(scores);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    tg_ranker *ranker;
+    tg_graph_builder *builder = NULL;
+    tg_message message = TG_MESSAGE;
+    if (argc != 4) return failed("usage: read RANKER GRAPH SCORES");
+    tg_status status = tg_ranker_open(argv[1], NULL, &ranker, &message);
+    if (status == TG_OK) status = tg_builder_open(ranker, &builder, &message);
+    if (status == TG_OK) status = score(builder, argv[2], argv[3], &message);
     tg_builder_close(builder);
     tg_ranker_close(ranker);
-    return 0;
+    return status == TG_OK ? 0 : failed(message.text);
 }
