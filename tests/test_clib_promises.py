@@ -52,6 +52,14 @@ def test_scores_do_not_depend_on_threads(clib, files):
     assert kept(clib("promises"), files, "spread", "large") == ""
 
 
+def test_a_session_in_use_says_so(clib, files):
+    assert kept(clib("promises"), files, "busy", "large") == ""
+
+
+def test_configs_come_and_go(clib, files):
+    assert kept(clib("promises"), files, "changes", "graph-config") == ""
+
+
 @pytest.mark.parametrize("recipe", GRAPHS)
 def test_names_are_those_of_the_schema(clib, files, recipe):
     """And means those of the training graphs, as the builder puts them in."""
