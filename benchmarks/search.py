@@ -109,7 +109,7 @@ class Fitness:
 
     def score(self, codes: Codes) -> NDArray[np.float64]:
         """Score codes by the scorer."""
-        return search._score(self.scorer, self.graph, self.parameters.configs(codes.astype(np.int32)))
+        return search.score_configs(self.scorer, self.graph, self.parameters.configs(codes.astype(np.int32)))
 
     def __call__(self, codes: Codes) -> NDArray[np.float64]:
         """Score codes for a peer; ends it when its budget is spent."""

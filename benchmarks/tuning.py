@@ -60,7 +60,10 @@ processor time, with one thread.
 published restrictions and driven in its simulation manner. Optuna and SMAC3 know values by their places in
 order. What is infeasible or failed is a violated constraint for TPE and a crash with the worst runtime for
 SMAC3. Extra trees are scikit-learn's, 60 of them on log runtimes: 15 random configs first, then five at a
-time, by the mean less half a standard deviation between trees. All use the seeds 0, 1, 2, ...
+time (later 5 % of what was measured), by the mean less half a standard deviation between trees. All others
+ask for one config at a time, or as their authors have it. All use the seeds 0, 1, 2, ... A repeat ends where
+a tuner has used up its seconds (10 for TPE and hybrid_vndx, 25 for SMAC3, 300 for the others); its best
+stands from there on.
 
 **Records of other devices**: those of the same kernel on the three other GPUs. The mean order takes the
 mean rank of a config there and evaluates in that order. Extra trees have it as a column, and start with its

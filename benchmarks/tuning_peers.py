@@ -27,12 +27,8 @@ from . import replay
 from .replay import Floats, Measured, Replayed, Rows
 
 SHORT, MORE = 30, 4  # a window that is over so soon needs this many times the repeats
-START, BATCH, TREES, BOUND = (
-    15,
-    5,
-    60,
-    0.5,
-)  # of the surrogate: first configs, asked at a time, trees, deviations
+START, BATCH, SHARE = 15, 5, 20  # of the surrogate: first configs, then so many at a time, later a 20th more
+TREES, BOUND = 60, 0.5  # and deviations
 IDLE = 2000  # suggestions in a row that are no evaluation: a tuner has nothing left to ask
 
 
@@ -139,7 +135,8 @@ def _surrogate(task: Task, columns: Floats, first: Rows) -> Replayed:
             x[ran], np.log(task.space.runtimes[ran])
         )
         said = np.stack([tree.tree_.predict(x[some])[:, 0] for tree in trees.estimators_])
-        rows = some[np.argsort(said.mean(0) - BOUND * said.std(0), kind="stable")[:BATCH]].tolist()
+        order = np.argsort(said.mean(0) - BOUND * said.std(0), kind="stable")
+        rows = some[order[: max(BATCH, len(known) // SHARE)]].tolist()
     return table.done()
 
 
@@ -313,7 +310,6 @@ def _ours(task: Task, with_records: bool) -> Replayed:
         ),
         task.space,
         task.evaluations,
-        batch=BATCH,
         limit=task.limit,
     )
 
@@ -351,14 +347,14 @@ TUNERS: dict[str, Tuner] = {
         "Kernel Tuner genetic_algorithm", _kernel_tuner("genetic_algorithm"), ("kernel_tuner",)
     ),
     "extra_trees": Tuner("extra trees (scikit-learn)", extra_trees, ("sklearn",)),
-    "tpe": Tuner("Optuna TPE", tpe, ("optuna",), limit=60.0),
+    "tpe": Tuner("Optuna TPE", tpe, ("optuna",), limit=10.0),
     "hybrid_vndx": Tuner(
-        "Kernel Tuner hybrid_vndx", _kernel_tuner("hybrid_vndx"), ("kernel_tuner",), limit=60.0
+        "Kernel Tuner hybrid_vndx", _kernel_tuner("hybrid_vndx"), ("kernel_tuner",), limit=10.0
     ),
     "adaptive_tabu_greywolf": Tuner(
         "Kernel Tuner adaptive_tabu_greywolf", _kernel_tuner("adaptive_tabu_greywolf"), ("kernel_tuner",)
     ),
-    "smac": Tuner("SMAC3", smac, ("smac",), repeats=5, limit=120.0),
+    "smac": Tuner("SMAC3", smac, ("smac",), repeats=10, limit=25.0),
     "ours_others": Tuner("tpugraphs", ours_others, ("tpugraphs.tuning.tuner",), others=True),
     "others_order": Tuner("mean order, no model", others_order, others=True, repeats=1),
     "extra_trees_others": Tuner("extra trees with that order", extra_trees_others, ("sklearn",), others=True),

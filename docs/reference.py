@@ -30,7 +30,7 @@ BELOW = (
 GROUPS = {
     "Start here": ("",),
     "Measurements": ("data", "data.packs", "download", "xla", "records"),
-    "Rankers": ("ranker", "search", "recipes", "training", "preprocess"),
+    "Rankers": ("ranker", "search", "recipes", "training", "distributed", "preprocess"),
     "Judging and submissions": ("evaluation", "metrics", "evaluation.plot", "submission"),
     "Tuning": ("tuning",),
     "Times of layers": ("layertime",),

@@ -17,7 +17,18 @@ import tpugraphs as tg
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, bridge, figures, hlo, layertime_scaling, report, sections, timing, xla_cpu  # noqa: E402
+from benchmarks import (  # noqa: E402
+    any_schema,
+    bridge,
+    figures,
+    hlo,
+    layertime_scaling,
+    report,
+    sections,
+    timing,
+    xla_cpu,
+    xla_tune,
+)
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -300,6 +311,33 @@ def test_programs_never_seen(tmp_path, monkeypatch, capsys):
     text = (tmp_path / "xla_cpu.md").read_text()
     assert f"| {xla_cpu.CHOSEN} | 0." in text and "![Methods](xla_cpu-options.png)" in text
     assert (tmp_path / "xla_cpu-options.png").read_bytes().startswith(b"\x89PNG")
+
+
+@smoke_test
+def test_tuning_is_replayed(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jax", reason="needs jax")
+    monkeypatch.setattr(sys, "argv", ["xla_tune", "--quick", "--out", str(tmp_path)])
+    assert xla_tune.main() == 0
+    methods = json.loads((tmp_path / "xla_tune.json").read_text())["methods"]
+    gaps = {method: [row[0] for row in one["gap"]] for method, one in methods.items()}
+    for method in (xla_tune.STAGES, xla_tune.SHARED, "random"):
+        assert gaps[method] == sorted(gaps[method], reverse=True)  # more measurements, never worse
+    assert gaps[xla_tune.SHARED][-1] <= gaps["random"][-1]
+    assert "| 10 | mean gap, % | 5 |" in (tmp_path / "xla_tune.md").read_text()
+
+
+def test_a_replay_tells_failures_and_judges_by_the_other_half():
+    pytest.importorskip("jax", reason="kin is told by the zoo, which needs jax")
+    repeats = np.array([[4.0, 5.0], [2.0, 3.0], [np.nan, np.nan], [2.0, 3.0], [3.0, 2.0]])
+    valid = ~np.isnan(repeats[:, 0])
+    graph = tg.Graph(config_feat=np.arange(5.0)[:, None], runtime=np.nan_to_num(repeats.min(1)), valid=valid,
+                     repeats=repeats)  # fmt: skip
+    whole, half = xla_tune.Program(graph), xla_tune.Program(graph, half=True)
+    assert whole.same[1] == whole.same[3] != whole.same[4] and whole.same[2] < 0
+    assert [whole.gap(row) for row in (0, 1, 4)] == [100, 0, 0]
+    assert half.gap(4) == pytest.approx(100 * (2 / 3 - 1)) and np.isnan(half.times[2])
+    found = xla_tune.curve(whole, iter([2, 0, 4]))
+    assert found == [100, 100, 0, 0, 0]
 
 
 @smoke_test

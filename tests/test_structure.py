@@ -306,13 +306,13 @@ WINGS = {
     "errors": 0,
     "system": 1,
     "names": 0,
+    "distributed": 2,
     "metrics": 2,
     "kernels": 2,
     "data": 3,
     "download": 4,
     "preprocess": 4,
     "evaluation": 4,
-    "xla": 4,
     "records": 4,
     "recipes": 5,
     "submission": 5,
@@ -323,6 +323,7 @@ WINGS = {
     "training": 7,
     "ranker": 8,
     "layertime": 9,
+    "xla": 9,  # stands on rankers, and on the tuner
     "cli": 10,
 }
 FREE = {"_core", "__version__"}  # of the core, and the package's own number
@@ -366,26 +367,27 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3267,
+    "ranker": 3270,
     "layertime": 3162,
-    "data": 2770,
+    "data": 2816,
     "recipes": 2502,
-    "cli": 2291,
-    "xla": 1391,
-    "training": 1234,
-    "system": 1015,
-    "evaluation": 766,
+    "cli": 2425,
+    "xla": 1942,
+    "training": 1306,
+    "system": 1028,
+    "evaluation": 797,
     "kernels": 706,
     "preprocess": 471,
     "network": 499,
     "submission": 385,
     "download": 339,
-    "tuning": 1348,
+    "tuning": 1370,
     "torch": 344,
     "records": 510,
     "search": 217,
+    "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 23440
+THIN_IN_ALL = 24514
 
 
 def code_lines(path):

@@ -371,6 +371,30 @@ def records_of(cost, device, problem="p", every=3):
     return [Record(config, (cost(config),), problem=problem, device=device) for config in configs]
 
 
+def test_priors_of_equal_names_are_told_apart(tmp_path):
+    paths = [tmp_path / name / "gpu.csv" for name in ("one", "two")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text("a,b,runtime\n" + "".join(f"{a},{a},{a + 1}\n" for a in range(8)))
+    tuner = run(tg.Tuner(SPACE, records=paths), bowl, 5)
+    assert list(tuner.report().priors) == ["gpu.csv", "gpu.csv (2)"]
+
+
+def test_asking_one_by_one_is_as_asking_for_several():
+    """What is wanted depends on what was told when the tuner last learnt, not on how often it was asked."""
+    tuner, other = (run(tg.Tuner(SPACE, seed=3), bowl, 81) for _ in range(2))
+    several = tuner.ask(3)
+    for config in several:
+        assert other.ask() == [config]
+        other.tell(config, bowl(config))
+    tuner.tell(several, [bowl(config) for config in several])
+    assert tuner.ask(5) == other.ask(5)
+    fresh = tg.Tuner(SPACE, seed=3)
+    for config, value in [(c, bowl(c)) for c in other.space.configs(other._told())]:
+        fresh.tell(config, value)
+    assert fresh.ask(5) == other.ask(5)
+
+
 def test_records_of_another_device_lead_the_first_configs():
     tuner = tg.Tuner(SPACE, records=records_of(bowl, "old"), problem="p", device="new")
     assert tuner.records == 0

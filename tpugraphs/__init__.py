@@ -30,7 +30,7 @@ _LAZY = {name: module for module, names in _HOMES.items() for name in names.spli
 _MODULES = (
     *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
     *("evaluation", "submission", "download", "records", "search", "tuning", "cli"),
-    *("xla", "layertime", "torch"),
+    *("xla", "layertime", "torch", "distributed"),
 )
 _OPTIONAL = {"xla": "jax", "torch": "torch"}  # need an extra, so `import *` leaves them out
 __all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]

@@ -19,8 +19,8 @@ from tpugraphs.errors import ShapeError
 from tpugraphs.system import check_choice, check_whole, counted
 
 __all__ = [
-    "COLLECTIONS", "VALIDATION", "competition_score", "kendall_tau", "mean_ranks", "ndcg", "noise_ceiling",
-    "opa", "spearman", "tile_score", "top_k_slowdown", "top_mean_score",
+    "COLLECTIONS", "VALIDATION", "competition_score", "gain_of_best", "kendall_tau", "mean_ranks", "ndcg",
+    "noise_ceiling", "opa", "spearman", "tile_score", "top_k_slowdown", "top_mean_score",
 ]  # fmt: skip
 
 COLLECTIONS = tuple(names.COLLECTIONS)
@@ -97,9 +97,47 @@ def noise_ceiling(repeats: ArrayLike) -> float:
     array = np.asarray(repeats, np.float64)
     if array.ndim != 2 or array.shape[1] < 2:
         raise ShapeError(f"repeats: expected shape (C, R) with R >= 2, got {array.shape}")
-    halves = [np.where(np.isnan(half), np.inf, half).min(1) for half in (array[:, ::2], array[:, 1::2])]
+    halves = _halves(array)
     both = np.isfinite(halves).all(0)
     return kendall_tau(halves[0][both], halves[1][both])
+
+
+def _halves(repeats: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the minimum (C,) of the even measurements and of the odd ones; infinity where there is none."""
+    return [np.where(np.isnan(half), np.inf, half).min(1) for half in (repeats[:, ::2], repeats[:, 1::2])]
+
+
+def gain_of_best(repeats: ArrayLike) -> float:
+    """Return how many times faster the fastest config is than the first one, without the winner's curse.
+
+    The fastest of many owes part of its time to luck. So it is chosen by one half of the measurements and
+    judged by the other; the geometric mean of both ways counts.
+
+    Parameters
+    ----------
+    repeats : (C, R) float
+        Single measurements of every config, R >= 2, NaN where there is none (as ``Graph.repeats``); the
+        default first.
+
+    Returns
+    -------
+    float
+        Default / best: above 1 if choosing helps, NaN if the default has not run in both halves.
+
+    Raises
+    ------
+    ShapeError
+        Another shape.
+    """
+    array = np.asarray(repeats, np.float64)
+    if array.ndim != 2 or array.shape[1] < 2 or not len(array):
+        raise ShapeError(f"repeats: expected shape (C, R) with C >= 1 and R >= 2, got {array.shape}")
+    halves = np.stack(_halves(array))
+    halves[:, ~np.isfinite(halves).all(0)] = np.inf
+    if np.isinf(halves[:, 0]).any():
+        return float("nan")
+    best = halves[::-1].argmin(1)  # of each half, by the other
+    return float(np.sqrt(np.prod(halves[:, 0] / halves[[0, 1], best])))
 
 
 def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:

@@ -190,10 +190,15 @@ static PyObject *first_configs(PyObject *self, PyObject *args) {
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
     if (chosen == NULL) return NULL;
     const npy_intp n = PyArray_DIM(x, 0), F = PyArray_DIM(x, 1);
+    tg_error err;
+    tg_cancel cancel = tg_python_cancel();
     PyThreadState *thread = PyEval_SaveThread();
-    tg_tuner_begin(TG_F64(x), n, F, TG_F64(pool), m, count, key, TG_I64(chosen));
+    const tg_status status =
+        tg_tuner_begin(TG_F64(x), n, F, TG_F64(pool), m, count, key, TG_I64(chosen), &cancel, &err);
     PyEval_RestoreThread(thread);
-    return (PyObject *)chosen;
+    if (status == TG_OK) return (PyObject *)chosen;
+    Py_DECREF((PyObject *)chosen);
+    return tg_raise(&err, NULL);
 }
 
 PyMethodDef tg_tuner_methods[] = {

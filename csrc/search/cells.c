@@ -16,9 +16,18 @@ tg_status tg_cell_values(int32_t *numbers, const uint8_t *cells, int64_t C, int6
     if (column == NULL || first == NULL || inverse == NULL)
         status = tg_fail(err, TG_E_MEMORY, "no memory for a column of %lld configs", (long long)C);
     for (int64_t m = 0; status == TG_OK && m < M; m++) {
-        for (int64_t i = 0; i < C; i++) memcpy(column + i * W, cells + (i * M + m) * W, (size_t)W);
-        status = tg_rows_dedup(first, inverse, &U, column, C, W, err);
-        for (int64_t i = 0; status == TG_OK && i < C; i++) numbers[i * M + m] = (int32_t)inverse[i];
+        int64_t runs = 0, run = -1; /* equal cells one after the other are looked up once */
+        for (int64_t i = 0; i < C; i++) {
+            const uint8_t *cell = cells + (i * M + m) * W;
+            if (i == 0 || memcmp(cell, cell - M * W, (size_t)W) != 0)
+                memcpy(column + runs++ * W, cell, (size_t)W);
+        }
+        status = tg_rows_dedup(first, inverse, &U, column, runs, W, err);
+        for (int64_t i = 0; status == TG_OK && i < C; i++) {
+            const uint8_t *cell = cells + (i * M + m) * W;
+            run += i == 0 || memcmp(cell, cell - M * W, (size_t)W) != 0;
+            numbers[i * M + m] = (int32_t)inverse[run];
+        }
     }
     free(column);
     free(first);

@@ -10,7 +10,7 @@
 #include "search/surrogate.h"
 
 /* Rows that logs are found on; rows and candidates that are looked at closely; folds; trees of a surrogate, of a cause of failure. */
-enum { TUNED = 150, CLOSELY = 2000, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
+enum { TUNED = 150, CLOSELY = 500, FOLDS = 5, TREES = 60, FAILING = 32, FEW = 50, BATCH = 256 };
 static const double better = 0.02; /* tau by which trees must lead */
 
 typedef struct asking {
@@ -279,9 +279,10 @@ static double apart(const double *x, int64_t n, int64_t F, const double *pool, i
     return least;
 }
 
-void tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
-                    uint64_t key, int64_t *chosen) {
+tg_status tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
+                         uint64_t key, int64_t *chosen, tg_cancel *cancel, tg_error *err) {
     for (int64_t k = 0; k < count; k++) {
+        if (tg_cancelled(cancel)) return tg_fail(err, TG_E_CANCELLED, "cancelled");
         const uint64_t own = tg_key(key, (uint64_t)(n + k));
         const int64_t few = n + k > 0 && m > FEW ? FEW : m;
         double most = -INFINITY;
@@ -299,4 +300,5 @@ void tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, i
             if (!taken) chosen[k] = i;
         }
     }
+    return TG_OK;
 }

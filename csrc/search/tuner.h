@@ -31,7 +31,7 @@ tg_status tg_tuner_choose(const tg_told *told, const double *pool, int64_t m, in
 
 /* Chooses `count` <= m of pool(m, F) before anything is known, next to x(n, F) that was chosen before: the first in the
    middle of all columns' ranges, each of the others the one of a few by chance that is farthest from all chosen ones. */
-void tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
-                    uint64_t key, int64_t *chosen);
+tg_status tg_tuner_begin(const double *x, int64_t n, int64_t F, const double *pool, int64_t m, int64_t count,
+                         uint64_t key, int64_t *chosen, tg_cancel *cancel, tg_error *err);
 
 #endif

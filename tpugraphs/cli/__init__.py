@@ -34,7 +34,7 @@ __all__ = ["main"]
 
 COMMANDS = (
     "demo download inspect audit pack recipes train compare evaluate predict submit collect tune records "
-    "layertime embed clib doctor completion"
+    "ranks layertime embed clib doctor completion"
 ).split()
 
 

@@ -8,6 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import inspect
 import runpy
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--sizes N", "of the zoo, only the first N sizes of each family", type=whole(1))
     option(parser, "--configs N", "configurations of each program", type=whole(2), default=128)
     option(parser, "--rounds N", "measurements of each configuration", type=whole(2), default=12)
+    meaning = "largest relative error of an output; by default by the types of the program"
+    option(parser, "--tolerance ERROR", meaning, type=float)
+    option(
+        parser, "--timeout SECONDS", "for compiling and for timing a configuration", type=float, default=60.0
+    )
+    option(
+        parser, "--without OPTION", "leave out an option, such as fast_math; repeatable", **common.REPEATED
+    )
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
     common.add_seed(parser)
@@ -46,12 +55,13 @@ def run(args: argparse.Namespace) -> int | None:
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
     how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
-    how |= {"seed": args.seed, "space": args.space}
+    how |= {"seed": args.seed, "space": args.space, "tolerance": args.tolerance}
+    how |= {"timeout": args.timeout, "without": args.without or ()}
     if args.zoo:
         return _zoo(args, how)
     if args.only or args.sizes:
         raise ConfigError("--only and --sizes: expected together with --zoo")
-    name, (fn, given) = _built(args.program)
+    name, (fn, given) = built(args.program)
     graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
     common.remark(args, _line(graph))
     common.emit(args, _result(graph))
@@ -80,8 +90,9 @@ def _line(graph: Any) -> str:
     return (
         f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
         f"{found['failed']:,} failed; "
-        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, noise ceiling "
-        f"{found['noise_ceiling']:.2f}"
+        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, gain {found['gain']:.2f} "
+        "(chosen by half of the rounds, judged by the others), "
+        f"noise ceiling {found['noise_ceiling']:.2f}"
     )
 
 
@@ -93,11 +104,12 @@ def _result(graph: Any) -> dict[str, Any]:
         "failed": graph.num_configs - len(graph.ran),
         "default_ms": float(graph.runtime[0]) / 1e6,
         "best_ms": float(graph.runtime[graph.ran].min()) / 1e6,
+        "gain": tg.metrics.gain_of_best(graph.repeats),
         "noise_ceiling": graph.about["noise_ceiling"],
     }
 
 
-def _built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
+def built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
     """Run a file and call its function; return the name of the file, and (fn, args)."""
     path, colon, name = spec.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
@@ -105,9 +117,11 @@ def _built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
     make = runpy.run_path(path, run_name=Path(path).stem).get(name)
     if not callable(make):
         raise ConfigError(f"{spec}: expected a function {name} in {path}, found none")
-    built = make()
-    if not (
-        isinstance(built, tuple) and len(built) == 2 and callable(built[0]) and isinstance(built[1], tuple)
-    ):
-        raise ConfigError(f"{spec}: expected (fn, args) with a tuple of arguments, found {built!r:.80}")
-    return Path(path).stem, built
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise ConfigError(f"{spec}: expected a function that takes nothing: {error}") from None
+    made = make()
+    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], tuple)):
+        raise ConfigError(f"{spec}: expected (fn, args) with a tuple of arguments, found {made!r:.80}")
+    return Path(path).stem, made

@@ -163,6 +163,15 @@ def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optio
     add_tta(parser)
 
 
+def join_ranks(args: argparse.Namespace) -> tg.distributed.Talks | None:
+    """Return the communicator of this process, if it is one of several ranks; only the first speaks."""
+    talks = tg.distributed.communicator()
+    if talks is not None and talks.rank > 0:
+        args.quiet, args.json = True, False
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    return talks
+
+
 def open_rankers(args: argparse.Namespace) -> Any:
     """Read RANKER and the ranker files that follow it, which are taken from args.data.
 

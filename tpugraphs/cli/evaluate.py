@@ -57,7 +57,12 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--steps is for --leave-out and --folds only")
     if args.by_family and args.folds is None:
         raise ConfigError("--by-family is for --folds only")
-    report = _leave_out(args) if anew else _evaluate(args)
+    ranks = common.join_ranks(args)
+    if ranks is not None and anew:
+        raise ConfigError("--leave-out, --folds: ranks share the graphs of a ranker that is trained already")
+    report = _leave_out(args) if anew else _evaluate(args, ranks)
+    if ranks is not None and ranks.rank > 0:
+        return
     if args.out is not None:
         report.save(args.out)
     common.emit(args, report.to_dict())
@@ -85,13 +90,13 @@ def _leave_out(args: argparse.Namespace) -> tg.evaluation.Report:
     return (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
 
 
-def _evaluate(args: argparse.Namespace) -> tg.evaluation.Report:
+def _evaluate(args: argparse.Namespace, ranks: tg.distributed.Talks | None) -> tg.evaluation.Report:
     """Judge the rankers as they are."""
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")
     judged = ranker.judged(args.members, tta=args.tta, precision=args.precision)
     scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}
-    return tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed)
+    return tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, communicator=ranks)
 
 
 def _random(args: argparse.Namespace) -> dict[str, Any]:

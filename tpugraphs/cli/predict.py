@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import counted, tracked, write_whole
@@ -39,6 +41,9 @@ def run(args: argparse.Namespace) -> None:
     suffix = ".csv" if common.to_stdout(args, args.out) else Path(args.out).suffix if args.out else None
     if suffix not in (None, ".csv", ".npy"):
         raise ConfigError(f"--out {args.out}: use .csv, .npy or -")
+    ranks = common.join_ranks(args)
+    if ranks is not None and ranks.rank > 0:
+        args.out = suffix = None
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "test")
     if suffix == ".npy" and len(graphs) > 1:
@@ -47,22 +52,44 @@ def run(args: argparse.Namespace) -> None:
     with common.text_file(args.out) if suffix == ".csv" else nullcontext() as table:
         if table is not None:
             table.write("graph,config,place,score\n")
-        for graph in tracked(graphs, "predict", "graph", None):
-            scores = ranker.predict(graph, tta=args.tta, precision=args.precision)
+        scored = _scored(ranker, graphs, args, ranks)
+        for name, scores in tracked(scored, "predict", "graph", None, len(graphs)):
             order = np.argsort(scores, kind="stable")
-            result: dict[str, Any] = {"graph": graph.name, "configs": int(scores.size)}
+            result: dict[str, Any] = {"graph": name, "configs": int(scores.size)}
             if table is not None:
-                _write_rows(table, graph.name, scores, order)
+                _write_rows(table, name, scores, order)
             elif suffix == ".npy":
                 _write_npy(args.out, scores)
             if args.out != common.STREAM:
-                _show(args, graph.name, scores, order)
+                _show(args, name, scores, order)
             if args.json:
                 lists = {"scores": scores.tolist(), "order": order.tolist()}
                 results.append(result | ({"out": args.out} if args.out else lists))
     if args.out is not None:
         common.remark(args, f"wrote scores of {counted(len(graphs), 'graph')} to {args.out}")
     common.emit(args, results)
+
+
+def _scored(
+    ranker: Any, graphs: Any, args: argparse.Namespace, ranks: tg.distributed.Talks | None
+) -> Iterator[tuple[str, Any]]:
+    """Yield names of graphs and scores (C,); several ranks take turns with the graphs."""
+    import numpy as np
+
+    def scores(number: int) -> tuple[str, Any]:
+        graph = graphs[number]
+        return graph.name, ranker.predict(graph, tta=args.tta, precision=args.precision)
+
+    def packed(number: int) -> bytes:
+        name, found = scores(number)
+        return b"\0".join([name.encode(), np.asarray(found, np.float32).tobytes()])
+
+    if ranks is None:
+        yield from map(scores, range(len(graphs)))
+    else:
+        for message in tg.distributed.Ranks(ranks).each(len(graphs), packed):
+            name, _, found = message.partition(b"\0")
+            yield name.decode(), np.frombuffer(found, np.float32)
 
 
 def _show(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:

@@ -59,6 +59,9 @@ def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
+    ranks = common.join_ranks(args)
+    if ranks is not None and args.seeds is not None:
+        raise ConfigError("--seeds: ranks share the steps of one ranker; train without ranks, or without it")
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
@@ -74,7 +77,10 @@ def _train(
     """Train one ranker."""
     ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
     train, valid = _split(args, graphs)
-    history = common.fit(args, ranker, train, valid=valid, **length)
+    ranks = tg.distributed.communicator()
+    history = common.fit(args, ranker, train, valid=valid, communicator=ranks, **length)
+    if ranks is not None and ranks.rank > 0:
+        return
     ranker.save(args.out)
     best = history.best_metric
     result = {"out": args.out, "recipe": args.recipe, "parameters": ranker.num_parameters}

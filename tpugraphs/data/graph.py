@@ -23,7 +23,7 @@ from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
-from tpugraphs.system import absolute, counted
+from tpugraphs.system import absolute, check_whole, counted
 
 if TYPE_CHECKING:
     import networkx
@@ -238,6 +238,27 @@ class Graph(_core.Graph):
     def ran(self) -> npt.NDArray[np.int64]:
         """Rows of the configs that did not fail; all if `valid` is not given."""
         return np.arange(self.num_configs) if self.valid is None else np.flatnonzero(self.valid)
+
+    def best(self, count: int = 1) -> npt.NDArray[np.int64]:
+        """Return the rows of the fastest configs, fastest first; those that failed never count.
+
+        Parameters
+        ----------
+        count : int
+            How many; fewer if fewer ran.
+
+        Returns
+        -------
+        (n,) int64
+            For `select`, for example.
+
+        Raises
+        ------
+        ConfigError
+            `count` is not a whole number from 1.
+        """
+        rows = self.ran
+        return rows[np.argsort(self.runtime[rows], kind="stable")[: check_whole("count", count, 1)]]
 
     @property
     def config_digits(self) -> npt.NDArray[np.int8]:

@@ -5,13 +5,17 @@ A file holds one of four messages, recognised by its content: ``xla.HloModulePro
 ``--xla_dump_hlo_as_proto`` writes it), ``tpu_graphs.ModuleTuningData`` or ``tpu_graphs.TuningData``.
 Features, opcodes, edges and configs are those of the extractor of TpuGraphs, bit for bit. It aborts where a
 computation is called twice by one instruction; here that is one edge.
+
+HLO and StableHLO as text, and StableHLO as bytecode, are read through JAX where it is installed.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +30,15 @@ from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE, spelled
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
-from tpugraphs.system import absolute, check_choice, counted, plural
+from tpugraphs.system import absolute, check_choice, counted, log, plural
 
 __all__ = ["SUFFIX", "fusions", "node_names", "read", "read_bytes"]
 
 #: Ending of files of HLO.
 SUFFIX = ".pb"
+_TEXTS = (".hlo", ".mlir", ".txt")  # as XLA and JAX write them
+_STARTS = {b"HloModule ": "HLO as text", b"module ": "MLIR as text", b"#loc": "MLIR as text",
+           b"ML\xefR": "MLIR bytecode"}  # fmt: skip
 Bytes = bytes | bytearray | memoryview
 
 
@@ -57,7 +64,7 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     Returns
     -------
     graph or list of graphs
-        Without configs if nothing was measured.
+        Without configs if nothing was measured. Opcodes that TpuGraphs does not know are logged by name.
 
     Raises
     ------
@@ -73,7 +80,51 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
         default, if only one run has tile sizes, or if one of the runs with tile sizes has none.
     """
     with naming(path):
-        return _graphs(path, file_stem(path), path, padding, extra, max_bytes, stacklevel=4)
+        kind = _kind(path)
+        if kind is None and not path.endswith(SUFFIX):
+            raise DataError.of(
+                "file", "HLO or StableHLO", "another text", f"save protocol buffers as {SUFFIX}"
+            )
+        source = path if kind is None else _converted(path, kind)
+        found = _graphs(source, file_stem(path), path, padding, extra, max_bytes, stacklevel=4)
+        if isinstance(found, Graph) and not np.all(found.node_opcode):
+            names, _ = node_names(source)
+            strange = [re.sub(r"[.\d]+$", "", names[i]) for i in np.flatnonzero(found.node_opcode == 0)]
+            text = ", ".join(f"{name} ({strange.count(name)})" for name in dict.fromkeys(strange))
+            log.warning("%s: opcodes that TpuGraphs does not know: %.200s", path, text)
+        return found
+
+
+def _kind(path: str) -> str | None:
+    """Return what a file is that XLA can convert, None for any other."""
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        start = file.read(16)
+    return next((name for first, name in _STARTS.items() if start.startswith(first)), None)
+
+
+def _converted(path: str, kind: str) -> bytes:
+    """Return the protocol buffer of a program that is text or bytecode, made by XLA."""
+    with open(path, "rb") as file:
+        data = file.read()
+    todo = "write the program with as_serialized_hlo_module_proto(), or dump it with --xla_dump_hlo_as_proto"
+    for name in ("_hlo", "_jax", "xla_extension"):
+        with suppress(ImportError):
+            there = importlib.import_module(f"jaxlib.{name}")
+            make: Any = getattr(there, "hlo_module_from_text", None) if kind == "HLO as text" else None
+            if kind != "HLO as text" and hasattr(there, "mlir"):
+                make = there.mlir.mlir_module_to_xla_computation
+            if make is None:
+                continue
+            try:
+                module = make(data if kind == "MLIR bytecode" else data.decode())
+                return bytes(module.as_serialized_hlo_module_proto())
+            except Exception as error:  # whatever XLA raises
+                text = f"{kind} that XLA does not take: {' '.join(str(error).split())[:200]}"
+                raise DataError.of("file", "a program", text, todo) from None
+    expected = "an HloModuleProto, HloProto, ModuleTuningData or TuningData"
+    raise DataError.of("file", expected, kind, f"install JAX, through which it is read; or {todo}")
 
 
 def read_bytes(
@@ -226,4 +277,4 @@ EXTRA_LAYOUT, _EXTRA_TILE = (
 )
 
 
-formats.READERS[SUFFIX] = read
+formats.READERS |= dict.fromkeys((SUFFIX, *_TEXTS), read)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -11,10 +14,13 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
+from tpugraphs.distributed import Ranks, Talks
 from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system import few, tracked
+
+_ARRAYS = ("scores", "runtimes")
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -26,6 +32,7 @@ class EvaluateOptions(TypedDict, total=False):
     level: float
     seed: int
     verbose: bool | None
+    communicator: Talks | None
 
 
 def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
@@ -70,6 +77,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     verbose: bool | None = None,
+    communicator: Talks | None = None,
 ) -> Report:
     """Judge a scorer, or several side by side, on graphs with measured runtimes.
 
@@ -93,6 +101,9 @@ def evaluate(
         Settings of the bootstrap, see `Report`.
     verbose : bool, optional
         Show a progress bar; by default in a terminal or notebook.
+    communicator : object, optional
+        See :mod:`tpugraphs.distributed`. Every rank opens and scores some of the graphs, a list here, and all
+        get the whole report.
 
     Returns
     -------
@@ -117,26 +128,19 @@ def evaluate(
         if not callable(score):
             expected = f"expected a function of a graph, such as ranker.predict, got {type(score).__name__}"
             raise ConfigError(f"scorer {who!r}: {expected}")
-    given: Any = graphs
+    each: Any = [graphs] if single else graphs
+    judge = partial(_judge, scorers, configs, official)
+    if communicator is None:
+        found: Iterable[list[Row] | str] = map(judge, each)
+    else:
+        found = map(_unpacked, Ranks(communicator).each(len(each), lambda i: _packed(judge(each[i]))))
     rows: list[Row] = []
     not_listed: list[str] = []
-    names: Sequence[str] = ()
-    for graph in tracked([given] if single else given, "evaluate", "graph", verbose):
-        check_graph("graphs", graph)
-        collection, chosen = graph.collection or graph.kind, configs
-        if official:
-            chosen = published.rows_of(graph)
-            if chosen is None:
-                not_listed.append(f"{collection}:{graph.name}")
-                continue
-            names = published.TILE_METRICS if graph.kind == "tile" else published.LAYOUT_METRICS
-        ran = graph.ran if graph.valid is not None and chosen is None else None
-        runtimes = measured_runtimes(graph, chosen if ran is None else ran)
-        for who, score in scorers.items():
-            scores = np.asarray(_scores(score, graph, chosen, once=official))
-            if ran is not None and scores.shape == (graph.num_configs,):
-                scores = scores[ran]
-            rows.append(Row.judge(graph.name, collection, who, scores, runtimes, names))
+    for one in tracked(found, "evaluate", "graph", verbose, len(each) if isinstance(each, Sized) else None):
+        if isinstance(one, str):
+            not_listed.append(one)
+        else:
+            rows += one
     if not_listed and not rows:
         raise DataError(
             f"none of these graphs is in the published lists of validation configs: {few(not_listed, 3)}; "
@@ -146,6 +150,45 @@ def evaluate(
     judged = [(row.collection, row.graph) for row in rows]
     coverage = published.Coverage.of(judged, not_listed) if official else None
     return Report(rows, draws=draws, level=level, seed=seed, coverage=coverage)
+
+
+def _judge(
+    scorers: Mapping[str, Callable[..., ArrayLike]], configs: Rows | None, official: bool, graph: Graph
+) -> list[Row] | str:
+    """Return a row of each scorer, or the name of a graph that is in no published list."""
+    check_graph("graphs", graph)
+    collection, chosen, names = graph.collection or graph.kind, configs, tuple[str, ...]()
+    if official:
+        chosen = published.rows_of(graph)
+        if chosen is None:
+            return f"{collection}:{graph.name}"
+        names = published.TILE_METRICS if graph.kind == "tile" else published.LAYOUT_METRICS
+    ran = graph.ran if graph.valid is not None and chosen is None else None
+    runtimes = measured_runtimes(graph, chosen if ran is None else ran)
+    rows = list[Row]()
+    for who, score in scorers.items():
+        scores = np.asarray(_scores(score, graph, chosen, once=official))
+        if ran is not None and scores.shape == (graph.num_configs,):
+            scores = scores[ran]
+        rows.append(Row.judge(graph.name, collection, who, scores, runtimes, names))
+    return rows
+
+
+def _packed(rows: list[Row] | str) -> bytes:
+    """Return what `_judge` returned as bytes, for other ranks."""
+    listed, content = [] if isinstance(rows, str) else rows, io.BytesIO()
+    facts = [[row.graph, row.collection, row.scorer, row.configs, row.values] for row in listed]
+    arrays = {f"{name}{i}": getattr(row, name) for i, row in enumerate(listed) for name in _ARRAYS}
+    np.savez(content, facts=np.array(json.dumps(rows if isinstance(rows, str) else facts)), **arrays)
+    return content.getvalue()
+
+
+def _unpacked(message: bytes) -> list[Row] | str:
+    with np.load(io.BytesIO(message), allow_pickle=False) as arrays:
+        facts = json.loads(str(arrays["facts"]))
+        if isinstance(facts, str):
+            return facts
+        return [Row(*one, *(arrays[f"{name}{i}"] for name in _ARRAYS)) for i, one in enumerate(facts)]
 
 
 def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:

@@ -129,7 +129,7 @@ class NetworkEstimator(Network):
         History
             Losses and metrics of the fit.
         """
-        with locked_folder(how.checkpoint_dir) as folder:
+        with locked_folder(how.checkpoint_dir, how.communicator) as folder:
             return self.begin(train, valid, folder, how).run()
 
     def begin(

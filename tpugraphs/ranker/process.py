@@ -76,6 +76,26 @@ class Process(LearntScorer):
             Of the same unit, squared.
         """
 
+    def prior(self, graph: Graph, configs: Rows | None = None) -> tuple[Floats, Floats]:
+        """Return what is expected of configs before any of them is measured.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph of the configs.
+        configs : (n,) array of whole numbers, optional
+            Rows; by default all.
+
+        Returns
+        -------
+        mean : (n,) float64
+            Smaller means predicted faster, in the unit of scores.
+        covariance : (n, n) float64
+            Of the same unit, squared.
+        """
+        self = copy(self)  # one fit, whatever another thread does
+        return self.moments(graph, self._columns(graph, self._rows(graph, configs)), together=True)
+
     @abstractmethod
     def _factor(self) -> None:
         """Factor the covariance of the training data."""

@@ -485,6 +485,10 @@ class Ranker(ScorerBase):
             Parameters with a different learning rate: ``[{"match": "head.*", "learning_rate": 10.0}]``, where
             the number is a factor of the learning rate. The first pattern that matches decides. Its factor
             multiplies the recipe's own, its ``weight_decay`` replaces the recipe's.
+        communicator : object, optional
+            See :mod:`tpugraphs.distributed`. Every rank calls `fit` with the same arguments; the slates of a
+            step are shared out, and all end with the same weights. Their bits do not depend on the number of
+            ranks, but may differ from those of a fit without a communicator.
 
         Returns
         -------

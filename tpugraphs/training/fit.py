@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, metrics
+from tpugraphs import __version__, _core, metrics
 from tpugraphs.data.graph import SampleWeight
+from tpugraphs.distributed import Ranks, Talks, TreeSum
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
@@ -69,7 +70,7 @@ class FitOptions:
     ----------
     y, sample_weight, epochs, steps, callbacks, checkpoint_dir, checkpoint_every, verbose
         See :meth:`tpugraphs.Ranker.fit`.
-    init, freeze, learning_rate, groups
+    init, freeze, learning_rate, groups, communicator
         See there.
     ranker : Scorer
         The ranker that is fitted, for callbacks. Not an argument of `fit`: the ranker adds itself.
@@ -87,6 +88,7 @@ class FitOptions:
     freeze: str | Sequence[str] = ()
     learning_rate: float | None = None
     groups: Sequence[Mapping[str, Any]] = ()
+    communicator: Talks | None = None
     ranker: Scorer | None = None
 
     @functools.cached_property
@@ -96,12 +98,20 @@ class FitOptions:
 
 
 @contextmanager
-def locked_folder(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
-    """Make the folder and lock it for one fit: two would overwrite each other's state."""
+def locked_folder(
+    checkpoint_dir: str | os.PathLike[str] | None, communicator: Talks | None = None
+) -> Iterator[str | None]:
+    """Make the folder and lock it for one fit: two would overwrite each other's state.
+
+    Of several ranks the first one writes.
+    """
     if checkpoint_dir is None:
         yield None
         return
     folder = files.absolute(checkpoint_dir)
+    if communicator is not None and communicator.rank > 0:
+        yield folder
+        return
     os.makedirs(folder, exist_ok=True)
     with files.locked(folder):
         yield folder
@@ -140,6 +150,7 @@ class Fit(RunningFit):
         network.learnt_from = frozenset(data.known)
         network.follow()
         self.model = network.model
+        self.ranks = None if how.communicator is None else Ranks(how.communicator)
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
@@ -160,9 +171,13 @@ class Fit(RunningFit):
         self.average = Average(f, self.total)
         self.best: NDArray[np.float32] | None = None
         self.path = None if folder is None else os.path.join(folder, CHECKPOINT)
-        if self.path is not None:
+        self.writes = self.path is not None and (self.ranks is None or self.ranks.rank == 0)
+        if self.path is not None and self.writes:
             files.remove_unfinished(self.path)
         self.identity = self._identity(how)
+        if self.ranks is not None:
+            self.verbose = self.verbose and self.ranks.rank == 0
+            self.ranks.agree({"version": __version__, "instruction set": _core.get_isa(), **self.identity})
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return the entries that a checkpoint must match before a fit resumes from it."""
@@ -176,6 +191,7 @@ class Fit(RunningFit):
             **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
             **self.data.hashes,
+            **({} if self.ranks is None else {"gradients": "by slate"}),
             **({} if extra is None else {"extra": function_name(extra)}),
             **({} if init is None else {"init": digest([init.network.model.params])}),
             "model": digest([json.dumps(plain_value(model))], 8),
@@ -226,6 +242,8 @@ class Fit(RunningFit):
         with self._timed("seconds"):
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
+            if self.ranks is not None:
+                self.ranks.agree({"the step of the checkpoint": self.step})
             self.notify("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
@@ -243,7 +261,7 @@ class Fit(RunningFit):
             False at the end, where no step is taken.
         """
         self.finished = self.step == self.total or self.history.stopped is not None
-        going = not self.finished and not interrupts.pressed
+        going = not self.finished and (self.ranks is not None or not interrupts.pressed)
         if going:
             with self._timed("seconds"):
                 self._train_step(interrupts)
@@ -303,21 +321,21 @@ class Fit(RunningFit):
         return index, self.segments.draw(index, self.visit, prepared, rows, moved)
 
     def _train_step(self, interrupts: Interrupts) -> None:
-        number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
+        number, visit = self.step + 1, self.visit
+        parts = int(self.fields.accumulate) if self.ranks is None else self.optimizer.units
         rate = schedules.rate(number, self.total, self.fields)
         losses: list[float] = []
         norms: list[float] = []
         fresh: list[Any] = []  # scores of segments, to be stored once the step is taken
         try:
-            for part in range(parts):
-                if interrupts.pressed and part > 0:
-                    raise KeyboardInterrupt
-                visited = [self._next_slate() for _ in range(self.fields.slates)]
-                slates = [slate for _, slate in visited]
-                names = ", ".join(dict.fromkeys(prepared.name for prepared, *_ in slates))
-                add = functools.partial(self.optimizer.gradients, number, slates, (part, parts))
-                losses.append(self._in_core(interrupts, names, add))
-                fresh += zip(visited, self.optimizer.scores, strict=True)
+            if self.ranks is None:
+                for part in range(parts):
+                    visited = self._visited(self.per_step // parts)
+                    losses.append(self._part(interrupts, number, visited, (part, parts)))
+                    fresh += zip(visited, self.optimizer.scores, strict=True)
+            else:
+                losses, fresh = self._shared(interrupts, number, parts)
+            names = ", ".join(dict.fromkeys(slate[0].name for (_, slate), _ in fresh))
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
         except KeyboardInterrupt:
@@ -332,6 +350,57 @@ class Fit(RunningFit):
         self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
         self.history.learning_rate.append(rate)
+
+    def _visited(self, count: int) -> list[tuple[int, tuple[Any, ...]]]:
+        return [self._next_slate() for _ in range(count)]
+
+    def _part(
+        self, interrupts: Interrupts, number: int, visited: Sequence[Any], part: tuple[int, int]
+    ) -> float:
+        """Return the loss of a part of a step, and add its gradients to those of earlier parts."""
+        if interrupts.pressed and part[0] > 0:
+            raise KeyboardInterrupt
+        slates = [slate for _, slate in visited]
+        names = ", ".join(dict.fromkeys(prepared.name for prepared, *_ in slates))
+        add = functools.partial(self.optimizer.gradients, number, slates, part)
+        loss: float = self._in_core(interrupts, names, add)
+        return loss
+
+    def _shared(self, interrupts: Interrupts, number: int, parts: int) -> tuple[list[float], list[Any]]:
+        """Share out the parts of a step over the ranks and add up all gradients in a fixed order."""
+        ranks, tree, grads = cast(Ranks, self.ranks), TreeSum(parts), self.network.trainer.grads
+        each = self.per_step // parts
+        visits = self._visited(self.per_step)
+        lengths = [len(rows) for _, (_, rows, *_) in visits]
+
+        def work() -> bytes:
+            vectors: dict[tuple[int, int], NDArray[np.float32]] = {}
+            losses, scores = list[float](), list[NDArray[np.float32]]()
+            interrupts.check()
+            for part in ranks.share(parts):
+                grads[:] = 0  # as of the first part
+                visited = visits[each * part : each * (part + 1)]
+                losses.append(self._part(interrupts, number, visited, (part, parts)))
+                scores += self.optimizer.scores
+                vectors[0, part] = grads.copy()
+            roots = [tree.add(vectors, *root) for root in tree.roots(ranks.share(parts))]
+            return b"".join(one.tobytes() for one in (np.array(losses), *scores, *roots))
+
+        losses, scores = list[float](), list[Any]()
+        vectors: dict[tuple[int, int], NDArray[np.float32]] = {}
+        for rank, message in enumerate(ranks.exchange(work)):
+            mine, at = ranks.share(parts, rank), 0
+
+            def take(count: int, kind: Any, message: bytes = message) -> NDArray[Any]:
+                nonlocal at
+                at += count * np.dtype(kind).itemsize
+                return np.frombuffer(message[:at], kind, count, at - count * np.dtype(kind).itemsize)
+
+            losses += take(len(mine), np.float64).tolist()
+            scores += [take(n, np.float32) for n in lengths[each * mine.start : each * mine.stop]]
+            vectors |= {root: take(grads.size, np.float32).copy() for root in tree.roots(mine)}
+        grads[:] = tree.add(vectors, tree.levels - 1, 0)
+        return losses, list(zip(visits, scores, strict=True))
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
         """Return the result of a part of a step; explain what may go wrong with graphs of these names."""
@@ -360,20 +429,43 @@ class Fit(RunningFit):
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
         with self.average.in_use(self.model.params):
-            value = self._armed(interrupts, "evaluation_seconds", self._judged)
+            value = self._judged(interrupts)
             if self.history.evaluated(self.step, value):
                 self.best = self.model.params.copy()
         if 0 < self.fields.stop_after <= self.history.without_better:
             self.stop(f"no better metric in {counted(self.fields.stop_after, 'validation')}")
         self.notify("on_evaluate", value)
 
-    def _judged(self) -> float:
+    def _judged(self, interrupts: Interrupts) -> float:
         """Return the mean metric of the current parameters over the validation graphs."""
-        return float(np.mean([self.judge(scores, times) for _, scores, times in self.valid_scores()]))
+        mine = range(len(self.valid)) if self.ranks is None else self.ranks.share(len(self.valid))
 
-    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
-        """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs."""
-        for prepared, rows in self.valid:
+        def judge() -> NDArray[np.float64]:
+            found = self.valid_scores(mine)
+            return np.array([self.judge(scores, times) for _, scores, times in found], np.float64)
+
+        judged = functools.partial(self._armed, interrupts, "evaluation_seconds", judge)
+        if self.ranks is None:
+            return float(np.mean(judged()))
+        found = self.ranks.exchange(lambda: judged().tobytes())
+        return float(np.mean(np.frombuffer(b"".join(found))))
+
+    def valid_scores(
+        self, which: range | None = None
+    ) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
+        """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs.
+
+        Parameters
+        ----------
+        which : range, optional
+            Some of them.
+
+        Yields
+        ------
+        tuple
+            Name, scores (n,), runtimes (n,).
+        """
+        for prepared, rows in self.valid if which is None else self.valid[which.start : which.stop]:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
     def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:
@@ -429,6 +521,8 @@ class Fit(RunningFit):
     # Checkpoints
 
     def _save(self, path: str) -> None:
+        if not self.writes:
+            return
         history, pipeline = self.history, self.network.pipeline
         metadata = {
             **{name: getattr(history, name) for name in _FACTS},

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ Paths = str | os.PathLike[str]
 
 _FIRST = 4  # configs that run before there is a surrogate
 _EARLY = 60  # configs that run before confidence bounds
+_SHARE = 20  # after so many measurements, what is known is looked at again with each such part more
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
 _DRAWN, _NEAR = 3000, 10  # of a larger space: by chance, next to so many best
 _LEAST, _GROUPS = 5, 8  # configs of a group of records, groups
@@ -45,9 +47,9 @@ class Tuner:
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
     what was told better, by cross-validation. Candidates are weighed by predicted gain and ignorance: by
     expected improvement until 60 ran, then by a lower confidence bound. Those of one batch are chosen as if
-    the ones before had been measured. Failures are learnt apart, each cause by trees of its own. What a
-    ranker predicts, and what records of other problems and devices show, are further columns of the
-    surrogate: a prior that misleads is corrected.
+    the ones before had been measured. After that it learns anew with every 5 % more. Failures are
+    learnt apart, each cause by trees of its own. What a ranker predicts, and what records of other problems
+    and devices show, are further columns of the surrogate: a prior that misleads is corrected.
 
     Parameters
     ----------
@@ -117,13 +119,18 @@ class Tuner:
         self._codes: dict[bytes, int] = {}  # of what was told: its row
         self._runtimes: list[list[float]] = []
         self._cause: list[int] = []
+        self._median: list[float] = []  # of the runtimes of each row
         self._values: list[float] = []  # medians in the order told, with repetitions
         self._asked: tuple[str, float, float] = ("none", math.nan, math.nan)
+        self._learnt = 0, np.empty(0), list[int]()  # measurements; costs and causes of their rows
+        self._planned, self._plan = (0, 0), np.empty((0, 0), np.int32)
         self._priors: list[tuple[str, Floats, Floats]] = []  # name, columns and normal scores
         every = space.core.all(_ALL)
         self._every = every
         self._take(records)
         self._known = None if every is None else self._prior(every)
+        if every is None:
+            self._prior(space.core.sample(1, seed))  # refuses what cannot be scored
         self._place = {} if every is None else {code.tobytes(): i for i, code in enumerate(every)}
 
     # ---- telling
@@ -186,9 +193,15 @@ class Tuner:
         if row == len(self._runtimes):
             self._runtimes.append([])
             self._cause.append(cause)
+            self._median.append(math.nan)
         self._runtimes[row] += values
         self._cause[row] = self._cause[row] or cause
-        self._values.append(float(np.median(values)) if cause == 0 else math.nan)
+        if values:
+            self._median[row] = median(self._runtimes[row])
+        self._values.append(median(values) if cause == 0 else math.nan)
+        learnt = self._learnt[0]
+        if len(self._values) >= learnt + (1 if learnt < _EARLY else learnt // _SHARE):
+            self._learnt = len(self._values), self._cost(self._median), [*self._cause]
 
     def _take(self, records: Any) -> None:
         """Divide records into what counts as told and priors."""
@@ -216,6 +229,8 @@ class Tuner:
                 cost = self._cost([listed[i].runtime for i in inside])
                 cost = np.where(np.isnan(cost), np.inf, cost)
                 title = ", ".join(filter(None, (problem, device))) or os.path.basename(name) or "records"
+                known = [other for other, *_ in self._priors]
+                title += f" ({len(known) + 1})" if title in known else ""
                 self._priors.append((title, x, _scores(cost)))
 
     def _cost(self, runtimes: ArrayLike) -> Floats:
@@ -230,9 +245,6 @@ class Tuner:
         """Number of measurements that were told."""
         return len(self._values)
 
-    def _medians(self) -> Floats:
-        return np.array([np.median(times) if times else np.nan for times in self._runtimes])
-
     def _told(self) -> Codes:
         rows = b"".join(self._codes)
         return np.frombuffer(rows, np.int32).reshape(len(self._codes), len(self.space.names))
@@ -240,7 +252,7 @@ class Tuner:
     @property
     def best(self) -> Config | None:
         """The best configuration that was told; None before one ran."""
-        cost = self._cost(self._medians())
+        cost = self._cost(self._median)
         cost[np.array(self._cause, np.int64) > 0] = np.nan
         if np.isnan(cost).all():
             return None
@@ -252,7 +264,7 @@ class Tuner:
         best = self.best
         if best is None:
             return math.nan
-        return float(self._medians()[self._codes[self.space.codes([best])[0].tobytes()]])
+        return self._median[self._codes[self.space.codes([best])[0].tobytes()]]
 
     # ---- asking
 
@@ -277,59 +289,72 @@ class Tuner:
             `n` is less than 1, or a pending configuration is not in the space.
         """
         check_whole("n", n, 1)
-        told, waiting = (
-            self._told(),
-            self.space.codes([pending] if isinstance(pending, Mapping) else list(pending)),
-        )
+        waiting = self.space.codes([pending] if isinstance(pending, Mapping) else list(pending))
         seen = {*self._codes, *(code.tobytes() for code in waiting)}
         asked: list[Codes] = []
         if self.space.default is not None:
             default = self.space.codes([self.space.default])
             if default[0].tobytes() not in seen:
                 asked, seen = [default], {*seen, default[0].tobytes()}
-        pool = self._pool(n, seen, told)
-        count = min(n - len(asked), len(pool))
-        if count > 0:
-            asked.append(pool[self._choose(told, np.concatenate([waiting, *asked]), pool, count)])
+        if n > len(asked):
+            wanted = self._wanted(n, np.concatenate([waiting, *asked]), seen)
+            free = [code.tobytes() not in seen for code in wanted]
+            asked.append(wanted[free][: n - len(asked)])
         return [config for codes in asked for config in self.space.configs(codes)]
 
-    def _choose(self, told: Codes, more: Codes, pool: Codes, count: int) -> NDArray[np.int64]:
-        """Return positions in the pool."""
-        key = self._key()
-        x, candidates = self.space.core.columns(told), self.space.core.columns(pool)
-        cause, known = np.array(self._cause, np.int32), self._of(np.concatenate([told, pool]))
-        if np.count_nonzero(cause == 0) >= _FIRST:
-            ran = cause == 0
-            cost, early = self._cost(self._medians())[ran], bool(ran.sum() < _EARLY)
-            y = np.zeros(len(cause))
-            y[ran] = targets(cost, "normal-score")
-            if early:  # the size of gains matters too
-                logs = np.log(cost)
-                y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
-            x, candidates = (
-                np.column_stack([x, known[: len(x)]]),
-                np.column_stack([candidates, known[len(x) :]]),
-            )
-            asked = _core.next_configs(x, y, cause, candidates, count, early, key)
-            self._asked = asked[1:]
-            return asked[0]
+    def _wanted(self, n: int, more: Codes, seen: set[bytes]) -> Codes:
+        """Return configs (m, P) among which n were not seen, the most wanted first."""
+        count, cost, causes = self._learnt
+        rows, told = len(causes), self._told()
+        if causes.count(0) < _FIRST:
+            return self._first(n, told, more, seen)
+        length = n + len(told) - rows + len(more)  # those seen since may be among the most wanted
+        drawn = max(_DRAWN, length + rows)
+        if self._planned != (count, drawn) or len(self._plan) < length:
+            before = {code.tobytes() for code in told[:rows]}
+            pool = self._pool(drawn, told[:rows], cost, before, count)
+            length = min(max(length, count // _SHARE), len(pool))
+            chosen = self._choose(told[:rows], cost, np.array(causes, np.int32), pool, length)
+            self._planned, self._plan = (count, drawn), pool[chosen]
+        return self._plan
+
+    def _first(self, n: int, told: Codes, more: Codes, seen: set[bytes]) -> Codes:
+        """Return n configs before there is a surrogate."""
+        drawn, count = max(_DRAWN, n + len(seen)), len(self._values)
+        pool = self._pool(drawn, told, self._cost(self._median), seen, count)
+        known, n = self._of(pool), min(n, len(pool))
         if known.shape[1]:
-            return np.argsort(known[len(x) :].mean(1), kind="stable")[:count]
-        there = np.concatenate([x, self.space.core.columns(np.ascontiguousarray(more, np.int32))])
-        return _core.first_configs(there, candidates, count, key)
+            return pool[np.argsort(known.mean(1), kind="stable")[:n]]
+        there = self.space.core.columns(np.concatenate([told, more]))
+        return pool[_core.first_configs(there, self.space.core.columns(pool), n, self._key(count))]
 
-    def _key(self) -> int:
-        return ((self.seed << 32) + (self.seed >> 32) + len(self._values)) % 2**64
+    def _choose(self, told: Codes, cost: Floats, cause: NDArray[np.int32], pool: Codes, count: int) -> Any:
+        """Return positions in the pool."""
+        if not count:
+            return np.empty(0, np.int64)
+        ran, known = cause == 0, self._of(np.concatenate([told, pool]))
+        early, y = bool(ran.sum() < _EARLY), np.zeros(len(cause))
+        y[ran] = targets(cost[ran], "normal-score")
+        if early:  # the size of gains matters too
+            logs = np.log(cost[ran])
+            y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
+        x = np.column_stack([self.space.core.columns(told), known[: len(told)]])
+        candidates = np.column_stack([self.space.core.columns(pool), known[len(told) :]])
+        asked = _core.next_configs(x, y, cause, candidates, count, early, self._key(self._learnt[0]))
+        self._asked = asked[1:]
+        return asked[0]
 
-    def _pool(self, n: int, seen: set[bytes], told: Codes) -> Codes:
-        """Return n or more candidates (m, P) that were not seen."""
+    def _key(self, count: int) -> int:
+        return ((self.seed << 32) + (self.seed >> 32) + count) % 2**64
+
+    def _pool(self, drawn: int, told: Codes, cost: Floats, seen: set[bytes], count: int) -> Codes:
+        """Return candidates (m, P) that were not seen; of a large space, some are drawn."""
         if self._every is not None:
             free = np.ones(len(self._every), np.bool_)
             free[[self._place[code] for code in seen]] = False
             return self._every[free]
-        cost = self._cost(self._medians())
         best = [i for i in np.argsort(cost, kind="stable")[:_NEAR] if not math.isnan(cost[i])]
-        parts = [self.space.core.sample(max(_DRAWN, n + len(seen)), self._key())]
+        parts = [self.space.core.sample(drawn, self._key(count))]
         parts += [self.space.core.neighbours(told[i]) for i in best]
         codes = np.unique(np.concatenate(parts), axis=0)
         return codes[[code.tobytes() not in seen for code in codes]]
@@ -358,7 +383,7 @@ class Tuner:
         TunerReport
             With a table, a picture and JSON.
         """
-        cost, cause = self._cost(self._medians()), np.array(self._cause, np.int64)
+        cost, cause = self._cost(self._median), np.array(self._cause, np.int64)
         ran, known = cause == 0, self._of(self._told())
         names = [name for name, *_ in self._priors[:_GROUPS]] + (
             ["ranker"] if self.ranker is not None else []

@@ -9,7 +9,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -50,9 +50,10 @@ class CollectOptions(TypedDict, total=False):
     rounds: int
     passes: int
     seed: int
-    tolerance: float
+    tolerance: float | None
     least: float
     timeout: float
+    without: Sequence[str]
     verbose: bool | None
 
 
@@ -67,16 +68,17 @@ def collect(
     seed: int = 0,
     name: str | None = None,
     out: str | os.PathLike[str] | None = None,
-    tolerance: float = 1e-3,
+    tolerance: float | None = None,
     least: float = 2e-3,
     timeout: float = 60.0,
+    without: Sequence[str] = (),
     verbose: bool | None = None,
 ) -> Graph:
     """Compile a function in many ways, check and time each, and return the graph with its runtimes.
 
-    Everything is compiled and run in a child process. Candidates that compile to the same program share one
-    measurement. Programs take turns, in a new order every time, so that other load on the machine affects all
-    of them alike. The fastest round counts.
+    Everything is compiled and run in a child process, which keeps its memory (:func:`keep_memory`).
+    Candidates that compile to the same program share one measurement. Programs take turns, in a new order
+    every time, so that other load on the machine affects all of them alike. The fastest round counts.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def collect(
         Number of configs to draw, 2 or more; fewer if the space is smaller.
     configs : Graph, optional
         Measure these instead, from an earlier call for the same program and space, for example the best ones:
-        ``configs=measured.select(measured.runtime.argsort()[:8])``. They follow the default.
+        ``configs=measured.select(measured.best(8))``. They follow the default.
     rounds : int
         Measurements of each config, 2 or more.
     passes : int
@@ -108,14 +110,18 @@ def collect(
         File for the graph (``.npz`` or ``.tgpack``). Finished rounds are kept next to it, in ``OUT.journal``,
         until the graph is written, so the same call resumes after the last one. If the file already holds
         this measurement with as many rounds or more, it is returned; any other graph in it is replaced.
-    tolerance : float
+    tolerance : float, optional
         Largest relative L2 error of an output, compared with the default's. Whole numbers must be equal. A
-        config with a larger error is invalid, however fast.
+        config with a larger error is invalid, however fast. By default four steps of the coarsest type in the
+        program, which are 0.031 for bfloat16, but at least 0.001.
     least : float
         Seconds to fill: short programs run several times in a round, up to 32 times; the fastest run counts.
     timeout : float
         Seconds allowed for compiling a config and running it once, and for timing it in a round. A config
         that takes longer is invalid.
+    without : sequence of str
+        Options to leave out, by their names or ends of these: ``without=["fast_math"]``. What they risk is in
+        :func:`risks`.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -125,7 +131,9 @@ def collect(
         Row 0 is XLA's default. Runtimes are in nanoseconds, ``repeats`` has those of all rounds, ``valid``
         is False for configs that failed. Configs are the option columns (``config_feat``), layouts (digits
         of TpuGraphs, of which only the output's are set), or both. ``about`` names device, cores, threads and
-        versions, counts what failed and gives the noise ceiling.
+        versions, counts what failed and gives the noise ceiling and the gain of the best config over the
+        default without the winner's curse. Its ``memory`` has median seconds and page faults per call of the
+        default, with memory as the system gives it and kept.
 
     Raises
     ------
@@ -148,21 +156,26 @@ def collect(
     """
     settings = {
         "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
-        "seed": check_whole("seed", seed, 0), "tolerance": _above_zero("tolerance", tolerance),
+        "seed": check_whole("seed", seed, 0), "tolerance": tolerance,
         "least": _above_zero("least", least), "passes": check_whole("passes", passes, 1),
     }  # fmt: skip
     check_whole("rounds", rounds, _LEAST_ROUNDS)
     _above_zero("timeout", timeout)
+    if tolerance is not None:
+        _above_zero("tolerance", tolerance)
     target = _target(out)
     program = Program(fn, args, name)
+    settings["tolerance"] = tolerance = program.tolerance if tolerance is None else float(tolerance)
+    settings |= {"memory": "kept"} | ({"without": list(without)} if without else {})
     journal = _Journal(target)
     with journal.locked(), Child(program.arguments, timeout) as child:
-        chosen = Space(program, child, SPACES[space])
+        memory = child.memory(program.name, program.module, least, "plain" if SPACES[space].layouts else "")
+        chosen = Space(program, child, SPACES[space], without)
         if configs is None:
             drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         else:
             drawn = chosen.again(configs)
-        digest = _digest(program, drawn, settings, child.device)
+        digest = fingerprint(program, drawn, settings, child.device)
         found = _finished(target, digest, rounds)
         if found is not None:
             return found
@@ -173,8 +186,8 @@ def collect(
             log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
             early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
-            **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
-            "machine": child.device, "tpugraphs": tpugraphs.__version__,
+            **settings, "memory": memory, "rounds": len(run.rounds), "interrupted": early,
+            "digest": digest, "machine": child.device, "tpugraphs": tpugraphs.__version__,
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
@@ -197,6 +210,7 @@ def candidates(
     seed: int = 0,
     name: str | None = None,
     timeout: float = 60.0,
+    without: Sequence[str] = (),
 ) -> Graph:
     """Return the graph of a function with unmeasured configs, for a ranker to choose from.
 
@@ -205,7 +219,7 @@ def candidates(
 
     Parameters
     ----------
-    fn, *args, space, n_configs, seed, name, timeout
+    fn, *args, space, n_configs, seed, name, timeout, without
         As for :func:`collect`, which measures the same configs. Only shapes and types of `args` matter, so
         ``jax.ShapeDtypeStruct`` does as well.
 
@@ -228,7 +242,7 @@ def candidates(
     _above_zero("timeout", timeout)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
-        chosen = Space(program, child, SPACES[space])
+        chosen = Space(program, child, SPACES[space], without)
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         about["machine"] = child.device
         return Graph(**chosen.fields(drawn), about=about, name=program.name)
@@ -247,7 +261,7 @@ def _target(out: str | os.PathLike[str] | None) -> Path | None:
     return path
 
 
-def _digest(
+def fingerprint(
     program: Program, candidates: list[Candidate], settings: dict[str, Any], device: dict[str, Any]
 ) -> str:
     """Hash everything that a measurement depends on, including the values of arguments."""
@@ -498,5 +512,6 @@ class _Run:
         about["failures"] = {str(number): text for number, (_, text) in sorted(self.failed.items())}
         about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
         about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
+        about["gain_of_best"] = round(metrics.gain_of_best(repeats), _DIGITS)
         fields = self.space.fields(self.candidates)
         return Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, about=about, name=self.name)

@@ -13,8 +13,10 @@ import os
 import platform
 import queue
 import re
+import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,10 +32,11 @@ import jax.export
 import numpy as np
 
 from tpugraphs.errors import Error
-from tpugraphs.system.machine import processor, usable_processors
+from tpugraphs.system.machine import keep_memory, processor, resident, usable_processors
 
 _FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM with the reason
 _START = 120.0  # seconds that a child always has to import JAX and read arguments
+_STATES = 3  # times that a program is timed in each state of memory
 _MAIN = "from tpugraphs.xla.process import main; main()"
 _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
 _NAME = re.compile(r"%[\w.-]+")
@@ -54,6 +57,8 @@ class Child:
         Arguments of all programs.
     timeout : float
         Seconds that a request may take.
+    keep : bool
+        Keep freed memory from the start.
 
     Attributes
     ----------
@@ -61,11 +66,14 @@ class Child:
         Its platform, device, cores, threads, versions.
     programs : set of str
         Hashes of the programs compiled in the running process; empty after its start.
+    plain : str
+        Hash of the unchanged program, once `memory` has compiled it.
     """
 
-    def __init__(self, arguments: list[Any], timeout: float) -> None:
-        self.timeout = timeout
+    def __init__(self, arguments: list[Any], timeout: float, keep: bool = False) -> None:
+        self.timeout, self.keep = timeout, keep
         self.device: dict[str, Any] = {}
+        self.plain = ""
         self.programs: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="tpugraphs-")
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,6 +142,37 @@ class Child:
             raise Error(f"{name}: XLA cannot compile it: {error}") from error
         return Path(answer["before"]).read_bytes(), Path(answer["optimised"]).read_bytes()
 
+    def memory(
+        self, name: str, make: Callable[[], bytes], least: float, key: str = ""
+    ) -> dict[str, dict[str, Any]]:
+        """Time the unchanged program with memory as it is given, then kept; from now on it is, if possible.
+
+        It comes first: glibc gives less back once a process has compiled much.
+
+        Raises
+        ------
+        Error
+            The program cannot be compiled and run.
+        """
+        self.add(key, make)
+
+        def state() -> dict[str, Any]:
+            asked = [self.ask("time", key=self.plain, least=least) for _ in range(_STATES)]
+            middle = statistics.median(one.pop("middle") for one in asked)  # the fastest has few faults
+            return {**asked[-1], "seconds": middle}
+
+        try:
+            self.plain = str(self.ask("compile", path=self._modules[key], options={})["hash"])
+            self.programs.add(self.plain)
+            self._first = ("", {}) if key == "" else None  # what others are compared with
+            found = {"given": state()}
+            if self.ask("keep_memory")["kept"]:
+                self.keep = True
+                found["kept"] = state()
+        except ChildError as error:
+            raise Error(f"{name}: the default cannot be compiled and run: {error}") from error
+        return found
+
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Send a request and wait for the answer.
 
@@ -162,7 +201,7 @@ class Child:
                 start_new_session=True,  # only the parent handles Ctrl-C
             )
         setup = {"x64": bool(jax.config.jax_enable_x64), "platforms": jax.config.jax_platforms}
-        setup |= {"path": str(self._file("arguments.npz")), "types": self._types}
+        setup |= {"path": str(self._file("arguments.npz")), "types": self._types, "keep": self.keep}
         try:
             self.device = self._request(max(_START, self.timeout), "start", setup)
         except ChildError as error:
@@ -259,8 +298,12 @@ class Worker:
         self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
         self._expected: list[Any] | None = None
 
-    def start(self, x64: bool, platforms: str | None, path: str, types: list[str]) -> dict[str, Any]:
+    def start(
+        self, x64: bool, platforms: str | None, path: str, types: list[str], keep: bool
+    ) -> dict[str, Any]:
         """Start JAX with the parent's settings, read the arguments, and describe the machine and device."""
+        if keep:
+            keep_memory()
         jax.config.update("jax_enable_x64", x64)
         jax.config.update("jax_platforms", platforms)
         # Programs from the cache on disk have no machine code to compare, and are not dumped.
@@ -328,19 +371,26 @@ class Worker:
         after.write_bytes(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
         return {"before": str(before[-1]), "optimised": str(after)}
 
+    def keep_memory(self) -> dict[str, Any]:
+        """Keep freed memory from now on; return whether that is possible here."""
+        return {"kept": keep_memory()}
+
     def time(self, key: str, least: float) -> dict[str, Any]:
         """Time a compiled program, given by its hash: the fastest of several runs, in seconds.
 
-        It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run.
+        It runs as often as fits into `least` seconds, from 1 to 32 times, after one warm-up run. `middle` is
+        the median, `faults` are page faults per run, `memory` is that of the process afterwards, in MiB.
         """
-        program, best, spent, runs = self._programs[key][0], float("inf"), 0.0, 0
+        program, took = self._programs[key][0], list[float]()
         jax.block_until_ready(program(*self._arguments))
-        while runs == 0 or (spent < least and runs < 32):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        while not took or (sum(took) < least and len(took) < 32):
             start = time.perf_counter()
             jax.block_until_ready(program(*self._arguments))
-            took = time.perf_counter() - start
-            best, spent, runs = min(best, took), spent + took, runs + 1
-        return {"seconds": best}
+            took.append(time.perf_counter() - start)
+        faults = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / len(took)
+        middle = statistics.median(took)
+        return {"seconds": min(took), "middle": middle, "faults": round(faults, 1), "memory": resident()}
 
 
 def _read(connection: Connection, requests: queue.SimpleQueue[bytes]) -> None:

@@ -71,6 +71,15 @@ class Program:
         if any(_is_key(aval) for aval in self.jaxpr.out_avals):
             raise ConfigError(f"{self.name}: expected plain arrays as outputs, found random keys")
 
+    @cached_property
+    def tolerance(self) -> float:
+        """Relative error that a program of its types may have: four steps of the coarsest, at least 1e-3."""
+        eqns = self.jaxpr.jaxpr.eqns
+        avals = [*self.jaxpr.in_avals, *(one.aval for eqn in eqns for one in eqn.outvars)]
+        types = {aval.dtype for aval in avals if hasattr(aval, "dtype")}
+        steps = [float(jax.numpy.finfo(t).eps) for t in types if jax.numpy.issubdtype(t, np.inexact)]
+        return min(max([1e-3, *(4 * step for step in steps)]), 0.1)
+
     def _refused(self, what: str, error: Exception, remedy: str = "") -> ConfigError:
         """Make a one-line error from an exception of JAX."""
         text = " ".join(str(error).split())[:300]

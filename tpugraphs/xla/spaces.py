@@ -11,6 +11,7 @@ the work of the program as XLA optimises it by default is counted by kind and pl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +26,7 @@ from tpugraphs.data.collections import DEFAULT_MAX_BYTES
 from tpugraphs.data.schema import LAYOUT, Schema, opcode_name
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.names import SpaceRow
+from tpugraphs.system import check_whole
 from tpugraphs.xla import relayout
 from tpugraphs.xla.process import Child
 from tpugraphs.xla.programs import Program
@@ -49,12 +51,15 @@ class Option:
         Probability of drawing another value than the default.
     prefix : str
         Prefix of the name in the compiler's list.
+    risk : str
+        What another value than the default may do to outputs, besides another order of sums.
     """
 
     name: str
     values: tuple[Any, ...]
     share: float
     prefix: str = ""
+    risk: str = ""
 
     @property
     def column(self) -> Column:
@@ -108,8 +113,13 @@ CPU: tuple[Option, ...] = (
     Option("xla_cpu_use_fusion_emitters", (True, False), 0.25),
     Option("xla_cpu_prefer_vector_width", (256, 128, 512), 0.4),
     Option("xla_backend_optimization_level", (3, 2, 1, 0), 0.25),
-    Option("xla_cpu_enable_fast_min_max", (False, True), 0.2),
-    Option("xla_cpu_enable_fast_math", (False, True), 0.2),
+    Option("xla_cpu_enable_fast_min_max", (False, True), 0.2, risk="min and max may lose NaN"),
+    Option(
+        "xla_cpu_enable_fast_math",
+        (False, True),
+        0.2,
+        risk="NaN and infinity are taken not to occur, and numbers are rounded in other places",
+    ),
     Option(
         "xla_cpu_scheduler_type", ("CPU_SCHEDULER_TYPE_DEFAULT", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"), 0.2
     ),
@@ -154,13 +164,36 @@ def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        The graph has no options of this compiler.
+        The graph has no options of this compiler, or no such config; the config failed.
     """
+    if check_whole("config", config, 0) >= graph.num_configs:
+        raise ConfigError(f"config: expected a row of the {graph.num_configs} of {graph.name}, got {config}")
+    if config not in graph.ran:
+        why = graph.about.get("failures", {}).get(str(config), "it is not valid")
+        raise ConfigError(
+            f"config: expected one that ran, got {config}: {why}; choose from {graph.name}.best(k)"
+        )
     row = _row(graph, config)
     if not row or not set(row) <= {option.name for option in CPU}:
         found = ", ".join(row) or "none"
         raise ConfigError(f"{graph.name}: expected options of XLA for CPUs, found columns {found:.200}")
     return changed(CPU, [option.value(row) for option in CPU])
+
+
+def risks(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what options of a compiler may do to outputs, besides another order of sums.
+
+    Parameters
+    ----------
+    options : mapping
+        Values by option name, from :func:`compiler_options` or `Tuned.options`.
+
+    Returns
+    -------
+    dict of str to str
+        Sentences by option name; empty if there is no such risk.
+    """
+    return {option.name: option.risk for option in CPU if option.risk and options.get(option.name)}
 
 
 def _row(graph: Graph, config: int) -> Mapping[str, Any]:
@@ -203,6 +236,8 @@ class Space:
         Queries the compiler: options that it does not know are left out.
     row : SpaceRow
         What to vary.
+    without : sequence of str
+        Options to leave out, by names or their ends.
 
     Attributes
     ----------
@@ -218,8 +253,9 @@ class Space:
         Work of the program as XLA optimises it by default; only with options.
     """
 
-    def __init__(self, program: Program, child: Child, row: SpaceRow) -> None:
+    def __init__(self, program: Program, child: Child, row: SpaceRow, without: Sequence[str] = ()) -> None:
         self._program, self._row = program, row
+        self._fixed = {option for name in without for option in _named(name)}
         self.options = _known(CPU, child) if row.options else ()
         before, optimised = child.dump(program.name, partial(self.module, Candidate()))
         self.graph: LayoutGraph = hlo.read_bytes(before, program.name, 1 << 40)
@@ -310,12 +346,24 @@ class Space:
         found: dict[Any, Candidate] = {}
         for attempt in range(count * _TRIES):
             values = [o.draw(of_options) if attempt else o.values[0] for o in self.options]
+            if any(
+                o.name in self._fixed and v != o.values[0] for o, v in zip(self.options, values, strict=True)
+            ):
+                continue  # so the others are the same sets as without it
             layouts = relayout.draw(self.sites, of_layouts, self._row.changes) if attempt else {}
             candidate = self._candidate(values, layouts)
             found.setdefault((tuple(candidate.options.items()), candidate.key), candidate)
             if len(found) == count:
                 break
         return list(found.values())
+
+
+def _named(name: str) -> list[str]:
+    """Return the options whose names end in a text, from a word on."""
+    found = [option.name for option in CPU if re.search(rf"(?:^|[_:]){re.escape(str(name))}$", option.name)]
+    if not found:
+        raise ConfigError(f"without: expected ends of {', '.join(o.name for o in CPU)}, found {name!r:.80}")
+    return found
 
 
 def _known(options: Sequence[Option], child: Child) -> tuple[Option, ...]:

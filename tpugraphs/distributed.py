@@ -1,0 +1,386 @@
+"""Ranks: processes that work together, through MPI or through sockets of one machine."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import selectors
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.system.arguments import is_whole
+from tpugraphs.system.extras import optional
+
+__all__ = ["Communicator", "LocalCommunicator", "SingleCommunicator", "Talks", "communicator"]
+
+_LOCAL = "TPUGRAPHS_RANKS"  # rank, size and the sockets of a process that `local` started
+_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # environment of processes under mpirun
+_LENGTH = struct.Struct("<q")
+_LONGEST = 1 << 34  # bytes of a message
+_CHUNK = 1 << 20
+
+
+class Talks(Protocol):
+    """What the library needs of ranks: bytes of all to all, in order of rank.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this process, from 0 on, and of all.
+    """
+
+    rank: int
+    size: int
+
+    def allgather(self, message: bytes) -> list[bytes]:
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
+        ...
+
+
+class SingleCommunicator:
+    """One process alone: training by its bits equals training on any number of ranks."""
+
+    rank, size = 0, 1
+
+    def allgather(self, message: bytes) -> list[bytes]:
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
+        return [message]
+
+
+class Communicator:
+    """Ranks of MPI.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm, optional
+        By default all processes that ``mpirun`` started.
+
+    Raises
+    ------
+    ConfigError
+        mpi4py is not installed: ``pip install mpi4py mpich`` brings it and an MPI for trying.
+
+    Notes
+    -----
+    Only buffers travel, never pickled objects.
+    """
+
+    def __init__(self, comm: Any = None) -> None:
+        self._mpi = optional("mpi4py.MPI", "ranks of MPI need mpi4py: pip install mpi4py mpich")
+        self._comm = self._mpi.COMM_WORLD if comm is None else comm
+        self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
+
+    def allgather(self, message: bytes) -> list[bytes]:
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+        """
+        lengths = np.empty(self.size, np.int64)
+        self._comm.Allgather(np.array([len(message)], np.int64), lengths)
+        ends = np.cumsum(lengths)
+        received = np.empty(int(ends[-1]), np.uint8)
+        parts = [received, (lengths, ends - lengths), self._mpi.BYTE]
+        self._comm.Allgatherv([np.frombuffer(message, np.uint8), self._mpi.BYTE], parts)
+        return [received[end - n : end].tobytes() for n, end in zip(lengths, ends, strict=True)]
+
+
+class LocalCommunicator:
+    """Ranks of one machine, through sockets, without MPI: what ``tpugraphs ranks`` starts.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process.
+    sockets : list of socket or None
+        One to each rank, None for this one.
+    """
+
+    def __init__(self, rank: int, sockets: Sequence[socket.socket | None]) -> None:
+        self.rank, self.size = rank, len(sockets)
+        self._sockets = {i: one for i, one in enumerate(sockets) if one is not None}
+        for one in self._sockets.values():
+            one.setblocking(False)
+
+    @classmethod
+    def inherited(cls) -> LocalCommunicator:
+        """Return the communicator of a process that `tpugraphs ranks` started.
+
+        Raises
+        ------
+        ConfigError
+            Nothing started it.
+        """
+        try:
+            rank, *handles = map(int, os.environ[_LOCAL].split(","))
+            if not 0 <= rank < len(handles):
+                raise ValueError(rank)
+            found = [None if i == rank else socket.socket(fileno=one) for i, one in enumerate(handles)]
+        except (KeyError, ValueError, OSError) as error:
+            raise ConfigError(
+                "communicator: this process was not started as a rank; start it by "
+                "`tpugraphs ranks N script.py`, or by mpirun"
+            ) from error
+        return cls(rank, found)
+
+    def allgather(self, message: bytes) -> list[bytes]:
+        """Exchange messages; every rank must call it.
+
+        Parameters
+        ----------
+        message : bytes
+            Of this rank.
+
+        Returns
+        -------
+        list of bytes
+            Of all ranks, in order.
+
+        Raises
+        ------
+        Error
+            Another rank has ended; it is named.
+        """
+        length = _LENGTH.pack(len(message))
+        sent = {i: [memoryview(length), memoryview(message)] for i in self._sockets}
+        found = {i: bytearray() for i in sent}
+        with selectors.DefaultSelector() as waiting:
+            for i in sent:
+                waiting.register(self._sockets[i], selectors.EVENT_READ | selectors.EVENT_WRITE, i)
+            while waiting.get_map():
+                for key, events in waiting.select():
+                    self._move(key.data, sent[key.data], found[key.data], events)
+                    left = (0 if self._whole(found[key.data]) else selectors.EVENT_READ) | (
+                        selectors.EVENT_WRITE if sent[key.data] else 0
+                    )
+                    if not left:
+                        waiting.unregister(key.fileobj)
+                    elif left != key.events:
+                        waiting.modify(key.fileobj, left, key.data)
+        return [message if i == self.rank else bytes(found[i][_LENGTH.size :]) for i in range(self.size)]
+
+    def _whole(self, found: bytearray) -> bool:
+        if len(found) < _LENGTH.size:
+            return False
+        (length,) = _LENGTH.unpack_from(found)
+        if not 0 <= length <= _LONGEST:
+            raise Error(f"ranks: expected messages of at most {_LONGEST:,} bytes, got one of {length:,}")
+        return len(found) == _LENGTH.size + int(length)
+
+    def _move(self, other: int, sent: list[memoryview], found: bytearray, events: int) -> None:
+        """Send and receive what can be moved without waiting, and not a byte of the next message."""
+        one = self._sockets[other]
+        try:
+            if events & selectors.EVENT_WRITE and sent:
+                sent[0] = sent[0][one.send(sent[0][:_CHUNK]) :]
+                while sent and not sent[0]:
+                    sent.pop(0)
+            if events & selectors.EVENT_READ and not self._whole(found):
+                want = (
+                    _LENGTH.size
+                    if len(found) < _LENGTH.size
+                    else _LENGTH.size + _LENGTH.unpack_from(found)[0]
+                )
+                got = one.recv(min(_CHUNK, want - len(found)))
+                if not got:
+                    raise ConnectionResetError
+                found += got
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            raise Error(
+                f"rank {other} has ended: this fit cannot go on without it; start it again with the same "
+                "checkpoint_dir, on any number of ranks"
+            ) from None
+
+
+def local(size: int) -> list[tuple[dict[str, str], list[int]]]:
+    """Return environment and sockets to pass on for each of several processes on this machine.
+
+    Parameters
+    ----------
+    size : int
+        Number of processes.
+
+    Returns
+    -------
+    list of (dict, list of int)
+        What `subprocess.Popen` takes as a part of ``env`` and as ``pass_fds``. The caller closes the sockets
+        when all have started.
+    """
+    if not is_whole(size, 1, 1024):
+        raise ConfigError(f"ranks: expected 1 to 1,024, got {size!r}")
+    ends = [[-1] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i):
+            ends[i][j], ends[j][i] = (one.detach() for one in socket.socketpair())
+    return [
+        ({_LOCAL: ",".join(map(str, [i, *line]))}, [one for one in line if one >= 0])
+        for i, line in enumerate(ends)
+    ]
+
+
+@functools.cache
+def communicator() -> Talks | None:
+    """Return the communicator of this process, by how it was started; None if it works alone.
+
+    Returns
+    -------
+    LocalCommunicator, Communicator or None
+        Of ``tpugraphs ranks``, of ``mpirun``.
+    """
+    if _LOCAL in os.environ:
+        return LocalCommunicator.inherited()
+    if any(name in os.environ for name in _LAUNCHERS):
+        return Communicator()
+    return None
+
+
+# ---- what ranks agree on
+
+
+class Ranks:
+    """The ranks of one piece of work: they share it, add up what they found, and end together.
+
+    Parameters
+    ----------
+    talks : Talks
+        Between them.
+    """
+
+    def __init__(self, talks: Talks) -> None:
+        self._talks = talks
+        self.rank, self.size = talks.rank, talks.size
+
+    def share(self, count: int, rank: int | None = None) -> range:
+        """Return which of `count` units a rank works on: neighbours."""
+        rank = self.rank if rank is None else rank
+        return range(count * rank // self.size, count * (rank + 1) // self.size)
+
+    def exchange(self, work: Callable[[], bytes]) -> list[bytes]:
+        """Return what the work of every rank returned; what one raises ends it on all.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C on any rank.
+        Error
+            The work of another rank failed; its number and message.
+        """
+        try:
+            sent, own = b"+" + work(), None
+        except KeyboardInterrupt as error:
+            sent, own = b"^", error
+        except Exception as error:
+            sent, own = b"!" + f"{type(error).__name__}: {error}".encode(errors="replace"), error  # type: ignore[assignment]
+        found = self._talks.allgather(sent)
+        if own is not None:
+            raise own
+        for rank, message in enumerate(found):
+            if message[:1] == b"!":
+                raise Error(f"rank {rank}: {message[1:].decode(errors='replace')}")
+        if any(message[:1] == b"^" for message in found):
+            raise KeyboardInterrupt
+        return [message[1:] for message in found]
+
+    def each(self, count: int, work: Callable[[int], bytes]) -> Iterator[bytes]:
+        """Yield what the work on each of `count` items returned, in order; the ranks take turns with them."""
+        for start in range(0, count, self.size):
+            own = start + self.rank
+            job = functools.partial(work, own) if own < count else bytes
+            yield from self.exchange(job)[: count - start]
+
+    def agree(self, facts: Mapping[str, Any]) -> None:
+        """Raise unless all ranks have the same facts.
+
+        Raises
+        ------
+        ConfigError
+            The first that differs, and on which rank.
+        """
+        text = json.dumps(facts, default=str)
+        for rank, message in enumerate(self.exchange(text.encode)):
+            theirs, mine = json.loads(message), json.loads(text)
+            for name in mine:
+                if theirs.get(name) != mine[name]:
+                    found = f"{theirs.get(name)!r:.200} on rank {rank}, {mine[name]!r:.200} on {self.rank}"
+                    raise ConfigError(f"communicator: ranks differ in {name}: {found}")
+
+
+class TreeSum:
+    """Vectors of units added in a fixed order: the same bits, however units are shared out.
+
+    Units are the leaves of a binary tree. A vector is the sum of those of its two children, the left one
+    first. A rank adds up what lies below it alone, and sends the roots of its subtrees.
+
+    Parameters
+    ----------
+    count : int
+        Number of units.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count, self.levels = count, max(1, math.ceil(math.log2(max(1, count))) + 1)
+
+    def roots(self, units: range) -> list[tuple[int, int]]:
+        """Return the largest subtrees of neighbouring units, as (level, place)."""
+        found, at = list[tuple[int, int]](), units.start
+        while at < units.stop:
+            level = 0
+            while (
+                level + 1 < self.levels
+                and at % (2 << level) == 0
+                and min(at + (2 << level), self.count) <= units.stop
+            ):
+                level += 1
+            found.append((level, at >> level))
+            at = min((at >> level) + 1 << level, self.count)
+        return found
+
+    def add(
+        self, vectors: dict[tuple[int, int], NDArray[np.float32]], level: int, place: int
+    ) -> NDArray[np.float32]:
+        """Return the vector of a subtree, out of those of subtrees below it; their memory is used."""
+        if (level, place) in vectors:
+            return vectors.pop((level, place))
+        left = self.add(vectors, level - 1, 2 * place)
+        if (2 * place + 1) << (level - 1) < self.count:
+            left += self.add(vectors, level - 1, 2 * place + 1)
+        return left
