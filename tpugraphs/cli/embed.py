@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", "gaussian-process"))
     with common.text_file(args.out) as file:
         file.write(text)
-    common.say(args, f"{args.out}: {size:,} bytes of data")
+    common.say(args, f"{args.out}: {size / 1000:,.1f} kB of data")
     common.emit(args, {"out": args.out, "name": args.name, "bytes": size})
 
 
