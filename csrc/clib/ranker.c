@@ -37,6 +37,11 @@ static tg_status take_whole(const tg_json_value *object, const char *name, int64
 
 static tg_status take_precision(const tg_json_value *value, int *precision, tg_error *err) {
     *precision = value != NULL && value->kind == TG_JSON_STRING ? tg_find_precision(value->text) : -1;
+#ifdef TG_NO_BF16
+    if (*precision != TG_F32)
+        return tg_described_wrong(err, "precision", "'f32'", "compile the library for this ranker, too",
+                                  value);
+#endif
     return *precision >= 0 ? TG_OK : tg_described_wrong(err, "precision", "'f32' or 'bf16'", NULL, value);
 }
 
@@ -110,6 +115,28 @@ static int columns(const tg_ranker *r, tg_table table) {
     return r->program.after.cols[table] < 0 ? 0 : r->program.after.cols[table];
 }
 
+static tg_status take_program(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                              const char *before, tg_error *err) {
+    if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
+    tg_status status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
+    if (status == TG_OK) status = read_state(&r->program, before, file, err);
+    r->tile = !r->own_digits && columns(r, TG_TABLE_CONFIG) > 0;
+    if (status == TG_OK) status = tg_take_names(r, tg_json_find(root, "schema"), err);
+    return status == TG_OK ? tg_take_fill(r, err) : status;
+}
+
+#ifdef TG_NETWORKS_ONLY /* a library that was compiled for some networks alone */
+static void free_others(tg_ranker *r) { (void)r; }
+
+static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, int *made,
+                            tg_error *err) {
+    const tg_json_value *kind = tg_json_find(root, "kind");
+    (void)r, (void)file;
+    *made = tg_json_find(root, "boosters") != NULL || tg_json_is(kind, "gaussian-process");
+    if (!*made) return TG_OK;
+    return tg_described_wrong(err, "kind", "a network", "compile the library for this ranker, too", kind);
+}
+#else
 /* Trees say what graphs they are for; only those of the kind "graph" have a schema. */
 static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
                             tg_error *err) {
@@ -120,16 +147,6 @@ static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_j
     r->digit_rows = TG_DIGIT_STATES;
     if (status == TG_OK && schema != NULL) status = take_digits(r, schema, err);
     return status == TG_OK ? tg_take_names(r, schema, err) : status;
-}
-
-static tg_status take_program(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
-                              const char *before, tg_error *err) {
-    if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
-    tg_status status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
-    if (status == TG_OK) status = read_state(&r->program, before, file, err);
-    r->tile = !r->own_digits && columns(r, TG_TABLE_CONFIG) > 0;
-    if (status == TG_OK) status = tg_take_names(r, tg_json_find(root, "schema"), err);
-    return status == TG_OK ? tg_take_fill(r, err) : status;
 }
 
 /* A process without another ranker's scores as a column. */
@@ -143,14 +160,28 @@ static tg_status make_process(tg_ranker *r, const tg_safetensors *file, const tg
     return status == TG_OK ? tg_process_read(&r->process, file, columns(r, TG_TABLE_CONFIG), err) : status;
 }
 
+static void free_others(tg_ranker *r) {
+    tg_treeranker_free(r->trees);
+    tg_process_free(r->process);
+}
+
+/* Rankers that are no networks; *made: it is one of them. */
+static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, int *made,
+                            tg_error *err) {
+    const int trees = tg_json_find(root, "boosters") != NULL,
+              process = tg_json_is(tg_json_find(root, "kind"), "gaussian-process");
+    *made = trees || process;
+    if (process) return make_process(r, file, root, err);
+    const tg_status status = trees ? make_trees(r, file, root, err) : TG_OK;
+    return trees && status == TG_OK ? tg_take_fill(r, err) : status;
+}
+#endif
+
 tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
     tg_status status = check_file(root, err);
-    if (status == TG_OK && tg_json_find(root, "boosters") != NULL) {
-        status = make_trees(r, file, root, err);
-        return status == TG_OK ? tg_take_fill(r, err) : status;
-    }
-    if (status == TG_OK && tg_json_is(tg_json_find(root, "kind"), "gaussian-process"))
-        return make_process(r, file, root, err);
+    int made = 0;
+    if (status == TG_OK) status = make_other(r, file, root, &made, err);
+    if (made) return status;
     if (status == TG_OK) status = take_metadata(r, root, err);
     if (status == TG_OK) status = take_program(r, file, root, "", err);
     if (status != TG_OK) return status;
@@ -257,8 +288,7 @@ void tg_ranker_close(tg_ranker *r) {
     if (r == NULL || --r->references > 0) return;
     tg_program_free(&r->program);
     tg_network_free(r->model);
-    tg_treeranker_free(r->trees);
-    tg_process_free(r->process);
+    free_others(r);
     for (int i = 0; i < TG_MOST_DIGITS; i++) free(r->digit_names[i]);
     for (int t = 0; t < TG_TABLES; t++) {
         tg_columns_free(&r->columns[t]);

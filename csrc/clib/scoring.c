@@ -121,6 +121,13 @@ static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n,
     return status;
 }
 
+#ifdef TG_NETWORKS_ONLY
+tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                          tg_error *err) {
+    (void)r, (void)s, (void)c, (void)scores;
+    return tg_fail(err, TG_E_CONFIG, "this library was compiled for networks alone");
+}
+#else
 static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
                              tg_error *err) {
     const int64_t cells = c->digits == NULL ? 0 : s->K * c->columns;
@@ -145,6 +152,7 @@ tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arra
                           tg_error *err) {
     return r->trees != NULL ? score_trees(r, s, c, scores, err) : score_process(r, s, c, scores, err);
 }
+#endif
 
 static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
                        float *scores, tg_error *err) {
