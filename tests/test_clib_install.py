@@ -139,6 +139,22 @@ def test_the_example_in_cpp_gives_the_same(installed, ranker, tmp_path, compiler
     check_best(run(tmp_path / "embed", ranker[1]), ranker[0].predict(example_graph()))
 
 
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="needs Rust")
+def test_the_example_in_rust_gives_the_same(installed, ranker, tmp_path):
+    command = ["rustc", "--edition", "2021", "-D", "warnings", ROOT / "examples" / "embed.rs", "-o", "embed"]
+    command += [
+        "-L",
+        f"native={installed}/lib",
+        "-l",
+        "tpugraphs",
+        "-C",
+        f"link-arg=-Wl,-rpath,{installed}/lib",
+    ]
+    run(*command, cwd=tmp_path)
+    lines = [line.split() for line in run(tmp_path / "embed", ranker[1]).splitlines()]
+    check_best("\n".join(f"{i} {float(x).hex()}" for i, x in lines), ranker[0].predict(example_graph()))
+
+
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
 def test_cmake_finds_it(installed, ranker, tmp_path):
     """All examples; the advisor takes the first choice unless another is better by the margin."""
