@@ -57,8 +57,8 @@ tg_status tg_argument(tg_message *message, const char *name, const char *expecte
 
 tg_status tg_no_memory(tg_message *message);
 
-/* The caller's struct, which begins with its size, as the newest: fields that it does not have are 0. Returns 0 if the size
-   cannot be one. */
+/* The caller's struct, which begins with its size, as the newest: fields that it does not have are 0. `least`: its bytes in
+   the first version that had it, which stay when fields are appended. Returns 0 if the size cannot be one. */
 int tg_take_struct(void *to, size_t size, const void *from, size_t least);
 
 /* Make the ranker of a file with the metadata `root`. */
