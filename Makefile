@@ -13,13 +13,14 @@ LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
 INSTALLED = $(LIB)/installed
 LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
 LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
-# A small library scores, and does no more; OPS and STEPS, if given, are all that its rankers have.
+# A small library scores, and does no more; OPS and STEPS, if given, are all that its rankers have, BF16=1 their precision.
 KERNELS = $(shell sed -n 's/^ *K.\([a-z0-9_]*\),.*/\1/p' csrc/kernels/kernels.h)
 SHARED_OPS = $(shell grep -L '^const tg_op ' csrc/ops/*.c) $(wildcard csrc/ops/*.h)
 NAMED = $(if $(OPS),$(SCORING_KERNELS) $(shell grep -oh 'k->[a-z0-9_]*' $(SHARED_OPS) $(OPS:%=csrc/ops/%.c) | sed 's/k->//'),$(KERNELS))
 UNUSED = $(filter-out $(filter-out $(TRAINING_KERNELS),$(NAMED)),$(KERNELS))
 ifneq ($(SMALL),)
 LIB_FLAGS += -DTG_SCORES_ONLY -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
+LIB_FLAGS += $(if $(OPS),-DTG_NETWORKS_ONLY $(if $(BF16),,-DTG_NO_BF16))
 CHOSEN = $(LIB)/chosen.h
 endif
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread

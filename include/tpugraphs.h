@@ -192,6 +192,13 @@ TG_API void tg_builder_close(tg_graph_builder *builder); /* NULL is fine */
 /* Without nodes and configs; memory is kept. */
 TG_API void tg_builder_clear(tg_graph_builder *builder);
 
+/* In place of what the builder holds: the graph of a file, and its configs if the ranker has such columns. The file is an
+   .npz or a pack, as tg.load and tg.Graph.save know them, or HLO as a protocol buffer (an HloModuleProto or HloProto,
+   or a ModuleTuningData), whose nodes have the published features. */
+TG_API tg_status tg_builder_read(tg_graph_builder *builder, const char *path, tg_message *message);
+TG_API tg_status tg_builder_read_memory(tg_graph_builder *builder, const void *bytes, size_t size,
+                                        tg_message *message);
+
 /* Add a node, 0, 1 ...; `node` may be NULL. `configurable` counts for rankers with digits alone. */
 TG_API tg_status tg_builder_node(tg_graph_builder *builder, int32_t opcode, int configurable, int64_t *node,
                                  tg_message *message);

@@ -52,6 +52,14 @@ def test_scores_do_not_depend_on_threads(clib, files):
     assert kept(clib("promises"), files, "spread", "large") == ""
 
 
+def test_a_session_in_use_says_so(clib, files):
+    assert kept(clib("promises"), files, "busy", "large") == ""
+
+
+def test_configs_come_and_go(clib, files):
+    assert kept(clib("promises"), files, "changes", "graph-config") == ""
+
+
 @pytest.mark.parametrize("recipe", GRAPHS)
 def test_names_are_those_of_the_schema(clib, files, recipe):
     """And means those of the training graphs, as the builder puts them in."""
@@ -125,6 +133,12 @@ def test_sanitizers_find_nothing(files, tmp_path, sanitizer):
     ]
     done = run(*command)
     assert done.returncode == 0, done.stderr
+    graph = files / "first-layout.tgpack"
+    GRAPHS["first-layout"](3).save(graph)
+    read = [str(one).replace("promises.c", "read.c").replace("/program", "/read") for one in command]
+    assert run(*read).returncode == 0
+    done = run(tmp_path / "read", files / "first-layout.tgr", graph, tmp_path / "scores")  # also not aligned
+    assert (done.returncode, done.stderr) == (0, "")
     words = ["many"] if sanitizer == "thread" else ["many", "memory", "arguments", "bytes", "names"]
     for word in words:
         for recipe in GRAPHS:

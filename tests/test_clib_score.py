@@ -247,6 +247,21 @@ def test_trees_that_c_programs_cannot_score_with_are_refused(program, tmp_path):
     assert "0.columns: expected" in refused(program, tmp_path, changed(tmp_path, tensors=["0.columns"]))
 
 
+def test_gaussian_processes_score(program, tmp_path):
+    """In double precision, whose sums have another order in Python."""
+    process = tg.ranker.GaussianProcess().fit(small_any(0, configs=60), range(40))
+    graph = small_any(0, configs=60)
+    expected = process.predict(graph)
+    scores = scores_of(program, tmp_path, process, graph)
+    assert np.unique(scores).size > 30
+    assert np.allclose(scores, expected, 1e-6, 1e-6)
+    assert (np.argsort(scores)[:5] == np.argsort(expected)[:5]).all()
+    based = tg.ranker.GaussianProcess(base=process).fit(graph, range(40))
+    based.save(tmp_path / "ranker")
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
+    assert done.returncode == 1 and "members: expected no base, found a list of 1" in done.stderr
+
+
 def refused(program, tmp_path, content, name="ranker"):
     """The one line that the program says about such a file, without the file's name."""
     (tmp_path / name).write_bytes(content)

@@ -21,7 +21,7 @@ PAGES = [
 ]
 SOURCES = [
     path
-    for top in ("tpugraphs", "csrc", "tests", "benchmarks", "docs", "notebooks", "release", ".ci")
+    for top in "tpugraphs csrc include examples tests benchmarks docs notebooks release .ci".split()
     for path in (ROOT / top).rglob("*")
     if path.is_file()
 ] + [path for path in ROOT.glob("*") if path.is_file()]

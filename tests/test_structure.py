@@ -222,7 +222,7 @@ def test_every_header_compiles_alone():
 def test_no_path_of_a_machine():
     home = re.compile(r"(?<![\w.~}/])/(?:root|home|Users|work)/\w")
     carriers = []
-    for folder in ("csrc", "tpugraphs", "tests", "docs", "benchmarks", "notebooks", "release", ".ci"):
+    for folder in "csrc include examples tpugraphs tests docs benchmarks notebooks release .ci".split():
         for path in (ROOT / folder).rglob("*"):
             if (
                 path.suffix in (".c", ".h", ".inc", ".py", ".pyi", ".md", ".ipynb", ".json", ".sh", "")
@@ -371,7 +371,7 @@ THIN = {
     "layertime": 3162,
     "data": 2816,
     "recipes": 2502,
-    "cli": 2425,
+    "cli": 2428,
     "xla": 1942,
     "training": 1306,
     "system": 1028,
@@ -388,7 +388,7 @@ THIN = {
     "search": 217,
     "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 24514
+THIN_IN_ALL = 24517
 
 
 def code_lines(path):

@@ -1,6 +1,10 @@
 #include "clib/clib.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "clib/loading.h"
+#include "io/source.h"
 
 /* Rows of one size that grow. */
 typedef struct rows {
@@ -227,6 +231,96 @@ static tg_status set_digit(tg_graph_builder *b, int64_t config, int64_t node, in
     return TG_OK;
 }
 
+/* ---- files ---- */
+
+static tg_status fits(const tg_graph_builder *b, const tg_loaded *g, tg_error *err) {
+    const struct {
+        const char *field;
+        int64_t found;
+        tg_group group;
+        int optional; /* the graph alone is wanted if the ranker has none */
+    } sizes[] = {{"node_feat", g->F, TG_NODE, 0},
+                 {"graph_feat", g->G, TG_GRAPH_WIDE, 0},
+                 {"config_feat", g->config_feat == NULL ? -1 : g->T, TG_CONFIG, 1},
+                 {"node_config_feat", g->digits == NULL ? -1 : g->D, TG_DIGIT, 1}};
+    for (int i = 0; i < 4; i++) {
+        const int wanted = columns(b, sizes[i].group);
+        if (sizes[i].found == wanted || (sizes[i].optional && (sizes[i].found < 0 || wanted == 0))) continue;
+        char expected[64];
+        snprintf(expected, sizeof expected, "%d column%s, as the ranker has", wanted, TG_S(wanted));
+        return tg_fail_field(err, sizes[i].field, expected, "%lld", (long long)sizes[i].found);
+    }
+    return TG_OK;
+}
+
+/* Nodes that can be configured, in the order of the file. */
+static tg_status take_config_nodes(tg_graph_builder *b, const tg_loaded *g, tg_error *err) {
+    const int digits = columns(b, TG_DIGIT);
+    for (int64_t k = 0; k < g->K && digits > 0; k++) {
+        const int64_t id = g->ids[k];
+        if (id < 0 || id >= g->N || b->place[id] >= 0)
+            return tg_fail_field(err, "node_config_ids", "different nodes of the graph", "%lld",
+                                 (long long)id);
+        const tg_status status = append(&b->config_node, &id, err);
+        if (status != TG_OK) return status;
+        b->place[id] = (int32_t)k;
+    }
+    b->digits.size = (size_t)b->config_node.count * (size_t)digits;
+    b->digits.room = 0;
+    return TG_OK;
+}
+
+static tg_status take_configs(tg_graph_builder *b, const tg_loaded *g, tg_error *err) {
+    const int features = g->config_feat != NULL && columns(b, TG_CONFIG) > 0,
+              digits = g->digits != NULL && columns(b, TG_DIGIT) > 0;
+    tg_status status = TG_OK;
+    for (int64_t c = 0; c < g->C && status == TG_OK && (features || digits); c++) {
+        status = add_config(b, -1, err);
+        if (status != TG_OK) break;
+        if (features) memcpy(row_at(&b->config, c), g->config_feat + c * g->T, b->config.size);
+        if (digits) memcpy(row_at(&b->digits, c), g->digits + c * g->K * g->D, b->digits.size);
+    }
+    return status;
+}
+
+static tg_status take_graph(tg_graph_builder *b, const tg_loaded *g, tg_error *err) {
+    tg_status status = fits(b, g, err);
+    for (int64_t n = 0; n < g->N && status == TG_OK; n++) {
+        status = add_node(b, g->opcode == NULL ? 0 : g->opcode[n], 0, err);
+        if (status == TG_OK && g->F > 0) memcpy(row_at(&b->node, n), g->node_feat + n * g->F, b->node.size);
+    }
+    for (int64_t e = 0; e < g->E && status == TG_OK; e++)
+        status = add_edge(b, g->edges[2 * e], g->edges[2 * e + 1], err);
+    if (status == TG_OK && g->G > 0) memcpy(b->graph, g->graph_feat, (size_t)g->G * sizeof *b->graph);
+    if (status == TG_OK) status = take_config_nodes(b, g, err);
+    return status == TG_OK ? take_configs(b, g, err) : status;
+}
+
+static tg_status read_bytes(tg_graph_builder *b, const void *bytes, size_t size, tg_error *err) {
+    tg_loaded loaded = {0};
+    tg_builder_clear(b);
+    tg_status status = tg_load_graph(&loaded, bytes, size, err);
+    if (status == TG_OK) status = take_graph(b, &loaded, err);
+    tg_loaded_free(&loaded);
+    if (status != TG_OK) tg_builder_clear(b);
+    return status;
+}
+
+/* Of the file `path`, mapped. */
+static tg_status read_path(tg_graph_builder *b, const char *path, tg_error *err) {
+    tg_source source;
+    tg_status status = tg_source_open(path, "a file of a graph", &source, NULL, err);
+    if (status == TG_OK && source.size > 0) status = tg_source_map(&source, err);
+    if (status == TG_OK) status = read_bytes(b, source.bytes, (size_t)source.size, err);
+    tg_source_close(&source);
+    if (status == TG_OK) return TG_OK;
+    const tg_error inner = *err;
+    snprintf(err->message, sizeof err->message, "%.200s: %.380s%s%.60s", path, inner.message,
+             inner.sys_errno != 0 ? ": " : "", inner.sys_errno != 0 ? strerror(inner.sys_errno) : "");
+    tg_error_printable(err);
+    return status;
+}
+
 /* ---- scores ---- */
 
 static void as_arrays(const tg_graph_builder *b, tg_graph_arrays *g, tg_config_arrays *c) {
@@ -301,6 +395,18 @@ tg_status tg_builder_node(tg_graph_builder *b, int32_t opcode, int configurable,
                           tg_message *message) {
     CHANGE(add_node(b, opcode, configurable, &scope.err));
     if (node != NULL) *node = status == TG_OK ? b->node.count - 1 : -1;
+    return status;
+}
+
+tg_status tg_builder_read(tg_graph_builder *b, const char *path, tg_message *message) {
+    if (path == NULL) return tg_argument(message, "path", "the path of a graph");
+    CHANGE(read_path(b, path, &scope.err));
+    return status;
+}
+
+tg_status tg_builder_read_memory(tg_graph_builder *b, const void *bytes, size_t size, tg_message *message) {
+    if (bytes == NULL || size > INT64_MAX) return tg_argument(message, "bytes", "those of a graph");
+    CHANGE(read_bytes(b, bytes, size, &scope.err));
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "model/graph.h"
 #include "prepare/program.h"
 #include "score/network.h"
+#include "score/process.h"
 #include "score/treeranker.h"
 
 /* What the file keeps of a column in training. */
@@ -27,6 +28,7 @@ struct tg_ranker {
     tg_program program;
     struct tg_model *model;
     tg_treeranker *trees; /* in place of program and model, or NULL */
+    tg_process *process;  /* in place of the model, or NULL */
     int precision, digits, digit_rows;
     int own_digits; /* they are those of a schema: values are in -1..digit_values[column]-1 */
     int8_t digit_values[TG_MOST_DIGITS];
@@ -55,8 +57,8 @@ tg_status tg_argument(tg_message *message, const char *name, const char *expecte
 
 tg_status tg_no_memory(tg_message *message);
 
-/* The caller's struct, which begins with its size, as the newest: fields that it does not have are 0. Returns 0 if the size
-   cannot be one. */
+/* The caller's struct, which begins with its size, as the newest: fields that it does not have are 0. `least`: its bytes in
+   the first version that had it, which stay when fields are appended. Returns 0 if the size cannot be one. */
 int tg_take_struct(void *to, size_t size, const void *from, size_t least);
 
 /* Make the ranker of a file with the metadata `root`. */
@@ -85,8 +87,8 @@ tg_status tg_cuts_make(const tg_ranker *ranker, const tg_graph *graph, tg_graph 
                        tg_error *err);
 void tg_cuts_free(tg_graph *cuts, int n);
 
-/* scores (count) by the ranker's trees, which read a graph as it is stored. */
-tg_status tg_score_by_trees(const tg_ranker *ranker, const tg_stored *stored, const tg_config_arrays *configs,
-                            float *scores, tg_error *err);
+/* scores (count) by the ranker's trees, which read a graph as it is stored, or by its process, which reads configs. */
+tg_status tg_score_stored(tg_ranker *ranker, const tg_stored *stored, const tg_config_arrays *configs,
+                          float *scores, tg_error *err);
 
 #endif

@@ -37,6 +37,11 @@ static tg_status take_whole(const tg_json_value *object, const char *name, int64
 
 static tg_status take_precision(const tg_json_value *value, int *precision, tg_error *err) {
     *precision = value != NULL && value->kind == TG_JSON_STRING ? tg_find_precision(value->text) : -1;
+#ifdef TG_NO_BF16
+    if (*precision != TG_F32)
+        return tg_described_wrong(err, "precision", "'f32'", "compile the library for this ranker, too",
+                                  value);
+#endif
     return *precision >= 0 ? TG_OK : tg_described_wrong(err, "precision", "'f32' or 'bf16'", NULL, value);
 }
 
@@ -65,6 +70,7 @@ static tg_status take_digits(tg_ranker *r, const tg_json_value *schema, tg_error
 
 static tg_status check_file(const tg_json_value *root, tg_error *err) {
     const tg_json_value *kind = tg_json_find(root, "kind");
+    if (tg_json_is(kind, "gaussian-process")) return check_version(root, "version", VERSION, err);
     if (!tg_json_is(kind, "ranker"))
         return tg_described_wrong(err, "kind", "'ranker'", "give the file of a ranker", kind);
     const tg_status status = check_version(root, "version", VERSION, err);
@@ -89,12 +95,14 @@ static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error
 /* ---- opening ---- */
 
 /* What the preprocessing has learnt. */
-static tg_status read_state(tg_program *p, const tg_safetensors *file, tg_error *err) {
+static tg_status read_state(tg_program *p, const char *before, const tg_safetensors *file, tg_error *err) {
     for (int i = 0; i < p->n; i++)
         for (int s = 0; s < p->use[i].n_states; s++) {
             const tg_step_state *state = &p->use[i].state[s];
-            const tg_tensor *t = tg_network_tensor(
-                file, state->name, state->whole ? TG_DTYPE_I64 : TG_DTYPE_F64, state->n, 0, err);
+            char name[96];
+            snprintf(name, sizeof name, "%s%s", before, state->name);
+            const tg_tensor *t =
+                tg_network_tensor(file, name, state->whole ? TG_DTYPE_I64 : TG_DTYPE_F64, state->n, 0, err);
             if (t == NULL) return TG_E_DATA;
             const tg_status status = tg_safetensors_read(file, t, state->data, err);
             if (status != TG_OK) return status;
@@ -102,10 +110,33 @@ static tg_status read_state(tg_program *p, const tg_safetensors *file, tg_error 
     return tg_program_restored(p, err);
 }
 
+/* The prepared columns of a table. */
 static int columns(const tg_ranker *r, tg_table table) {
     return r->program.after.cols[table] < 0 ? 0 : r->program.after.cols[table];
 }
 
+static tg_status take_program(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                              const char *before, tg_error *err) {
+    if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
+    tg_status status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
+    if (status == TG_OK) status = read_state(&r->program, before, file, err);
+    r->tile = !r->own_digits && columns(r, TG_TABLE_CONFIG) > 0;
+    if (status == TG_OK) status = tg_take_names(r, tg_json_find(root, "schema"), err);
+    return status == TG_OK ? tg_take_fill(r, err) : status;
+}
+
+#ifdef TG_NETWORKS_ONLY /* a library that was compiled for some networks alone */
+static void free_others(tg_ranker *r) { (void)r; }
+
+static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, int *made,
+                            tg_error *err) {
+    const tg_json_value *kind = tg_json_find(root, "kind");
+    (void)r, (void)file;
+    *made = tg_json_find(root, "boosters") != NULL || tg_json_is(kind, "gaussian-process");
+    if (!*made) return TG_OK;
+    return tg_described_wrong(err, "kind", "a network", "compile the library for this ranker, too", kind);
+}
+#else
 /* Trees say what graphs they are for; only those of the kind "graph" have a schema. */
 static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
                             tg_error *err) {
@@ -118,19 +149,41 @@ static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_j
     return status == TG_OK ? tg_take_names(r, schema, err) : status;
 }
 
+/* A process without another ranker's scores as a column. */
+static tg_status make_process(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                              tg_error *err) {
+    const tg_json_value *members = tg_json_find(root, "members"), *schema = tg_json_find(root, "schema");
+    if (members == NULL || members->kind != TG_JSON_ARRAY || members->count > 0)
+        return tg_described_wrong(err, "members", "no base", "score with Python", members);
+    tg_status status = take_digits(r, schema, err);
+    if (status == TG_OK) status = take_program(r, file, root, "pipeline.", err);
+    return status == TG_OK ? tg_process_read(&r->process, file, columns(r, TG_TABLE_CONFIG), err) : status;
+}
+
+static void free_others(tg_ranker *r) {
+    tg_treeranker_free(r->trees);
+    tg_process_free(r->process);
+}
+
+/* Rankers that are no networks; *made: it is one of them. */
+static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, int *made,
+                            tg_error *err) {
+    const int trees = tg_json_find(root, "boosters") != NULL,
+              process = tg_json_is(tg_json_find(root, "kind"), "gaussian-process");
+    *made = trees || process;
+    if (process) return make_process(r, file, root, err);
+    const tg_status status = trees ? make_trees(r, file, root, err) : TG_OK;
+    return trees && status == TG_OK ? tg_take_fill(r, err) : status;
+}
+#endif
+
 tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
     tg_status status = check_file(root, err);
-    if (status == TG_OK && tg_json_find(root, "boosters") != NULL) {
-        status = make_trees(r, file, root, err);
-        return status == TG_OK ? tg_take_fill(r, err) : status;
-    }
+    int made = 0;
+    if (status == TG_OK) status = make_other(r, file, root, &made, err);
+    if (made) return status;
     if (status == TG_OK) status = take_metadata(r, root, err);
-    if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
-    if (status == TG_OK) status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
-    if (status == TG_OK) status = read_state(&r->program, file, err);
-    r->tile = !r->own_digits && columns(r, TG_TABLE_CONFIG) > 0;
-    if (status == TG_OK) status = tg_take_names(r, tg_json_find(root, "schema"), err);
-    if (status == TG_OK) status = tg_take_fill(r, err);
+    if (status == TG_OK) status = take_program(r, file, root, "", err);
     if (status != TG_OK) return status;
     const tg_network_sizes sizes = {columns(r, TG_TABLE_NODE), columns(r, TG_TABLE_CONFIG),
                                     columns(r, TG_TABLE_GRAPH), r->digits, r->digit_rows};
@@ -235,7 +288,7 @@ void tg_ranker_close(tg_ranker *r) {
     if (r == NULL || --r->references > 0) return;
     tg_program_free(&r->program);
     tg_network_free(r->model);
-    tg_treeranker_free(r->trees);
+    free_others(r);
     for (int i = 0; i < TG_MOST_DIGITS; i++) free(r->digit_names[i]);
     for (int t = 0; t < TG_TABLES; t++) {
         tg_columns_free(&r->columns[t]);

@@ -121,14 +121,38 @@ static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n,
     return status;
 }
 
-tg_status tg_score_by_trees(const tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
-                            tg_error *err) {
+#ifdef TG_NETWORKS_ONLY
+tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                          tg_error *err) {
+    (void)r, (void)s, (void)c, (void)scores;
+    return tg_fail(err, TG_E_CONFIG, "this library was compiled for networks alone");
+}
+#else
+static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                             tg_error *err) {
     const int64_t cells = c->digits == NULL ? 0 : s->K * c->columns;
     const tg_config_rows rows = {s->N,           s->F,      s->G, s->node_feat, s->graph_feat,
                                  s->config_feat, c->digits, s->T, cells};
     const tg_layout_graph graph = {s->N, s->E, s->K, s->node_feat, s->opcode, s->edges, s->config_nodes};
     return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
 }
+
+static tg_status score_process(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                               tg_error *err) {
+    float *rows = NULL;
+    int cols;
+    if (s->config_feat == NULL) return tg_fail_field(err, "configs", "features of whole configs", "digits");
+    tg_status status = tg_program_configs(&r->program, s->config_feat, c->count, s->T, &rows, &cols, err);
+    if (status == TG_OK) status = tg_process_scores(r->process, rows, c->count, scores, err);
+    free(rows);
+    return status;
+}
+
+tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                          tg_error *err) {
+    return r->trees != NULL ? score_trees(r, s, c, scores, err) : score_process(r, s, c, scores, err);
+}
+#endif
 
 static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
                        float *scores, tg_error *err) {
@@ -137,7 +161,7 @@ static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_conf
     tg_status status = tg_take_graph(graph, &stored, err);
     if (status == TG_OK) status = tg_take_count(configs, graph->config_nodes, scores, err);
     if (status == TG_OK) status = tg_take_configs(r, configs, &stored, &g, err);
-    if (status == TG_OK && r->trees != NULL) return tg_score_by_trees(r, &stored, configs, scores, err);
+    if (status == TG_OK && r->model == NULL) return tg_score_stored(r, &stored, configs, scores, err);
     if (status == TG_OK)
         status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
     if (status == TG_OK) status = score_network(r, &g, configs->count, scores, err);

@@ -11,7 +11,7 @@ struct tg_session {
     int threads;
     int busy; /* atomic */
     int64_t most;
-    tg_stored stored;      /* of trees; its arrays are copies */
+    tg_stored stored;      /* without a model; its arrays are copies */
     tg_graph graph;        /* prepared, without configs */
     tg_graph *cuts;        /* its segments, or NULL */
     int n;                 /* graphs that are scored */
@@ -33,7 +33,7 @@ static void *copy(char **at, const void *from, int64_t count, size_t size) {
     return to;
 }
 
-/* Trees read the graph as it is stored, so it is copied. */
+/* Rankers without a model read the graph as it is stored, so it is copied. */
 static tg_status copy_stored(tg_session *s, tg_error *err) {
     tg_stored *g = &s->stored;
     const int64_t bytes = g->N * g->F * 4 + g->N + g->E * 16 + g->K * 8 + g->G * 4 + 5 * 16;
@@ -50,7 +50,7 @@ static tg_status copy_stored(tg_session *s, tg_error *err) {
 static tg_status prepare(tg_session *s, const tg_graph_arrays *graph, tg_error *err) {
     tg_ranker *r = s->ranker;
     tg_status status = tg_take_graph(graph, &s->stored, err);
-    if (status == TG_OK && r->trees != NULL) return copy_stored(s, err);
+    if (status == TG_OK && r->model == NULL) return copy_stored(s, err);
     s->graph.D = r->own_digits ? 0 : TG_DIGITS;
     s->graph.digit_rows = r->digit_rows;
     if (status == TG_OK) status = tg_program_apply(&r->program, &s->stored, 0, NULL, &s->graph, err);
@@ -94,11 +94,11 @@ static tg_status score_network(tg_session *s, const tg_config_arrays *c, float *
     return status;
 }
 
-static tg_status score_trees(tg_session *s, const tg_config_arrays *c, float *scores, tg_error *err) {
+static tg_status score_stored(tg_session *s, const tg_config_arrays *c, float *scores, tg_error *err) {
     tg_graph none = {0};
     tg_stored stored = s->stored;
     const tg_status status = tg_take_configs(s->ranker, c, &stored, &none, err);
-    return status == TG_OK ? tg_score_by_trees(s->ranker, &stored, c, scores, err) : status;
+    return status == TG_OK ? tg_score_stored(s->ranker, &stored, c, scores, err) : status;
 }
 
 static tg_status score(tg_session *s, const tg_config_arrays *c, float *scores, tg_error *err) {
@@ -107,7 +107,7 @@ static tg_status score(tg_session *s, const tg_config_arrays *c, float *scores, 
         return tg_fail_field(err, "configs", "at most as many as the session was opened for", "%lld of %lld",
                              (long long)c->count, (long long)s->most);
     if (status != TG_OK || c->count == 0) return status;
-    return s->ranker->trees != NULL ? score_trees(s, c, scores, err) : score_network(s, c, scores, err);
+    return s->ranker->model == NULL ? score_stored(s, c, scores, err) : score_network(s, c, scores, err);
 }
 
 /* ---- memory ---- */
@@ -133,7 +133,7 @@ static tg_status blank(const tg_session *s, int64_t n, tg_config_arrays *c, tg_e
 static tg_status reserve(tg_session *s, int64_t n, tg_error *err) {
     tg_ranker *r = s->ranker;
     int64_t bytes = 0;
-    if (r->trees != NULL) return TG_OK;
+    if (r->model == NULL) return TG_OK;
     const int64_t chunk = tg_network_chunk(r->model, r->chunk, s->each[0]->N), C = n < chunk ? n : chunk;
     for (int i = 0; i < s->n; i++) {
         const tg_entry entry = {s->each[i], NULL, (int32_t)C};
@@ -151,7 +151,7 @@ static tg_status run_blank(tg_session *s, tg_config_arrays *c, int64_t n, float 
     const tg_heap *before = tg_heap_enter(&s->pool.heap);
     const int64_t count = c->count;
     c->count = n;
-    tg_status status = n == count && s->ranker->trees == NULL ? reserve(s, n, err) : TG_OK;
+    tg_status status = n == count && s->ranker->model != NULL ? reserve(s, n, err) : TG_OK;
     if (status == TG_OK) status = score(s, c, scores, err);
     c->count = count;
     tg_heap_enter(before);
@@ -161,7 +161,7 @@ static tg_status run_blank(tg_session *s, tg_config_arrays *c, int64_t n, float 
 /* The largest number of configs of a pass is that of `most`, or of fewer that make one chunk. */
 static tg_status run_both(tg_session *s, tg_config_arrays *c, float *scores, tg_error *err) {
     int64_t chunk = c->count;
-    if (s->ranker->trees == NULL) chunk = tg_network_chunk(s->ranker->model, s->ranker->chunk, s->each[0]->N);
+    if (s->ranker->model != NULL) chunk = tg_network_chunk(s->ranker->model, s->ranker->chunk, s->each[0]->N);
     tg_status status = run_blank(s, c, c->count, scores, err);
     if (status == TG_OK && chunk < c->count) status = run_blank(s, c, chunk, scores, err);
     return status;
@@ -212,7 +212,7 @@ static void release(tg_session *s) {
 static tg_status open_session(tg_session *s, const tg_graph_arrays *graph, tg_error *err) {
     tg_status status = prepare(s, graph, err);
     if (status == TG_OK) status = take_memory(s, err);
-    if (s->ranker->trees == NULL) { /* these were the caller's */
+    if (s->ranker->model != NULL) { /* these were the caller's */
         s->stored.node_feat = s->stored.graph_feat = NULL;
         s->stored.edges = s->stored.config_nodes = NULL;
         s->stored.opcode = NULL;

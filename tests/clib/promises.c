@@ -103,6 +103,35 @@ static void execute(void *context, void (*task)(void *, int32_t), void *argument
     for (int32_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
 }
 
+/* A session that is in use says so: asked again by the host's threads while it scores. */
+static tg_session *used;
+static int said_busy;
+
+static void execute_and_ask(void *context, void (*task)(void *, int32_t), void *argument, int32_t count) {
+    float score;
+    tg_config_arrays one = shared.configs;
+    one.count = 1;
+    said_busy += tg_session_score(used, &one, &score, NULL) == TG_E_BUSY;
+    execute(context, task, argument, count);
+}
+
+static int busy(const char *path) {
+    tg_message message = TG_MESSAGE;
+    tg_options o = {.size = sizeof o, .threads = 4, .execute = execute_and_ask};
+    tg_ranker *ranker;
+    float *scores = malloc(bytes);
+    if (tg_ranker_open(path, &o, &ranker, &message) != TG_OK) return failed(message.text);
+    if (tg_session_open(ranker, &shared.graph, shared.configs.count, &used, &message) != TG_OK)
+        return failed(message.text);
+    said_busy = 0;
+    if (tg_session_score(used, &shared.configs, scores, &message) != TG_OK) return failed(message.text);
+    if (memcmp(scores, expected, bytes) != 0) return failed("busy: other scores");
+    tg_session_close(used);
+    tg_ranker_close(ranker);
+    free(scores);
+    return said_busy > 0 ? 0 : failed("busy: nobody was told");
+}
+
 /* The same bits on the host's threads, and on any number of the library's. */
 static int spread(const char *path) {
     tg_message message = TG_MESSAGE;
@@ -157,6 +186,73 @@ static int many(const char *path) {
     }
     tg_ranker_close(ranker[0]);
     return code;
+}
+
+/* ---- gradual change ---- */
+
+static tg_status copy_graph(tg_graph_builder *b, tg_message *m) {
+    const tg_graph_arrays *g = &shared.graph;
+    tg_status status = TG_OK;
+    for (int64_t n = 0; n < g->nodes && status == TG_OK; n++) {
+        status = tg_builder_node(b, g->node_opcode[n], 0, NULL, m);
+        for (int32_t f = 0; f < g->node_columns && status == TG_OK; f++)
+            status = tg_builder_set(b, TG_NODE, n, f, g->node_feat[n * g->node_columns + f], m);
+    }
+    for (int64_t e = 0; e < g->edges && status == TG_OK; e++)
+        status = tg_builder_edge(b, g->edge_index[2 * e], g->edge_index[2 * e + 1], m);
+    for (int32_t f = 0; f < g->graph_columns && status == TG_OK; f++)
+        status = tg_builder_set(b, TG_GRAPH_WIDE, 0, f, g->graph_feat[f], m);
+    return status;
+}
+
+static tg_status add_row(tg_graph_builder *b, int64_t c, tg_message *m) {
+    int64_t config;
+    const int64_t columns = shared.configs.columns;
+    const tg_status status = tg_builder_config(b, -1, &config, m);
+    if (status == TG_OK)
+        memcpy(tg_builder_row(b, TG_CONFIG, config), shared.configs.features + c * columns,
+               (size_t)columns * sizeof(float));
+    return status;
+}
+
+/* Configs come and go: the scores are those of the rows that are left, in the order that the header says, and scoring no
+   more of them than before takes no memory. Of configs that are features. */
+static int changes(const char *path) {
+    tg_message m = TG_MESSAGE;
+    host h = {0, 0, -1};
+    const tg_options o = options_of(&h);
+    const int64_t n = shared.configs.count;
+    tg_ranker *ranker;
+    tg_graph_builder *b;
+    float *scores = malloc(bytes);
+    int64_t *row = malloc((size_t)n * sizeof *row), left = n;
+    if (tg_ranker_open(path, &o, &ranker, &m) != TG_OK) return failed(m.text);
+    if (tg_builder_open(ranker, &b, &m) != TG_OK || copy_graph(b, &m) != TG_OK) return failed(m.text);
+    for (int64_t c = 0; c < n; c++)
+        if (row[c] = c, add_row(b, c, &m) != TG_OK) return failed(m.text);
+    if (tg_builder_score(b, scores, &m) != TG_OK || memcmp(scores, expected, bytes) != 0)
+        return failed("all");
+    const long calls = h.calls;
+    for (int64_t c = 3; c < left; c += 5) {
+        if (tg_builder_remove(b, c, &m) != TG_OK) return failed(m.text);
+        row[c] = row[--left];
+    }
+    if (tg_builder_score(b, scores, &m) != TG_OK || tg_builder_count(b) != left) return failed("removed");
+    for (int64_t c = 0; c < left; c++)
+        if (scores[c] != expected[row[c]]) return failed("removed: another score");
+    if (h.calls != calls) return failed("changes take memory");
+    if (tg_builder_config(b, 0, NULL, &m) != TG_OK || tg_builder_score(b, scores, &m) != TG_OK ||
+        scores[left] != scores[0])
+        return failed("one like another");
+    tg_builder_clear(b);
+    if (tg_builder_count(b) != 0 || copy_graph(b, &m) != TG_OK || add_row(b, 7, &m) != TG_OK ||
+        tg_builder_score(b, scores, &m) != TG_OK || scores[0] != expected[7])
+        return failed("built again");
+    tg_builder_close(b);
+    tg_ranker_close(ranker);
+    free(row);
+    free(scores);
+    return h.live == 0 ? 0 : failed("changes: memory lost");
 }
 
 /* ---- arguments ---- */
@@ -329,8 +425,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *word;
         int (*check)(const char *path);
-    } promises[] = {{"memory", memory},  {"spread", spread}, {"many", many},    {"arguments", arguments},
-                    {"bytes", bytes_of}, {"names", names},   {"report", report}};
+    } promises[] = {{"memory", memory},       {"spread", spread},  {"many", many},
+                    {"arguments", arguments}, {"bytes", bytes_of}, {"names", names},
+                    {"report", report},       {"busy", busy},      {"changes", changes}};
     if (argc != 4 || !read_job(argv[3], &shared) || prepare(argv[2]) != 0) return failed("usage");
     int code = 3;
     for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)

@@ -66,9 +66,12 @@ def needed(rankers: list[str]) -> list[str]:
     from tpugraphs.system import tensorfile
 
     found = [tensorfile.read(path, "ranker")[0] for path in rankers]
+    if any("boosters" in metadata for metadata in found):
+        raise ConfigError("--only: expected networks, found trees; leave it out, and give --small")
     lists = {"OPS": ("steps", "op"), "STEPS": ("preprocessing", "step")}
     names = {
         option: {one[key].replace("-", "_") for metadata in found for one in metadata.get(entry, ())}
         for option, (entry, key) in lists.items()
     }
-    return [f"{option}={' '.join(sorted(chosen))}" for option, chosen in names.items()]
+    made = [f"{option}={' '.join(sorted(chosen))}" for option, chosen in names.items()]
+    return made + ["BF16=1"] * any(metadata.get("precision") == "bf16" for metadata in found)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # What csrc/clib reads of a ranker's file.
 _READ = (
     "kind version feature_schema precision fields schema extra preprocessing steps recipe graphs boosters "
-    "rounds seed"
+    "rounds seed members"
 ).split()
 _FIELDS = ("chunk", "occurrence", "bins", "references")
 _KINDS = {"float32": 0, "float64": 1, "int64": 2}  # of a tg_embedded_tensor
@@ -43,7 +43,7 @@ const tg_embedded {name} = {{sizeof(tg_embedded), 1, {checksum}u, {values}, {ten
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    option(parser, "ranker RANKER", "file of a trained ranker: a network, or trees")
+    option(parser, "ranker RANKER", "file of a trained ranker: a network, trees or a Gaussian process")
     option(parser, "--out FILE", "file of C to write", required=True)
     option(parser, "--name NAME", "name of the variable in C", default="tg_model")
 
@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z]\w{0,62}", args.name, re.ASCII):
         raise ConfigError(f"--name: expected a name of C, got {args.name!r:.80}")
     common.to_stdout(args, args.out)
-    text, size = written(args.name, *tensorfile.read(args.ranker, "ranker"))
+    text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", "gaussian-process"))
     with common.text_file(args.out) as file:
         file.write(text)
-    common.say(args, f"{args.out}: {size:,} bytes of data")
+    common.say(args, f"{args.out}: {size / 1000:,.1f} kB of data")
     common.emit(args, {"out": args.out, "name": args.name, "bytes": size})
 
 
