@@ -230,7 +230,7 @@ def test_gatv2_is_pyg(kind, direction, heads, merge, configs):
     scale = max(np.linalg.norm(gradient) for gradient in wanted.values())
     for name, gradient in wanted.items():
         difference = np.linalg.norm(got[name].ravel() - gradient.ravel())
-        assert difference <= 1e-5 * max(np.linalg.norm(gradient), 1e-2 * scale), name
+        assert difference <= 1e-5 * max(np.linalg.norm(gradient), 3e-2 * scale), name
 
 
 @parity

@@ -113,7 +113,7 @@ def check_scores_loss_and_all_gradients(theirs, ours, names, graph, slate, runti
         ):  # biases before a norm, the head's bias: rounding on both sides
             assert np.linalg.norm(got) <= 1e-5 * top
         else:
-            assert relative(got, gradient) <= 1e-4, name
+            assert relative(got, gradient) <= 2e-4, name  # of some, 1e-6 of the whole: of rounding
 
 
 @BOTH
