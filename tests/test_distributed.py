@@ -21,6 +21,7 @@ from tpugraphs.distributed import LocalCommunicator, Ranks, SingleCommunicator, 
 from tpugraphs.errors import ConfigError, Error
 
 HERE = Path(__file__).parent
+PACKAGE = str(Path(tg.__file__).parents[1])  # installed, or the sources
 TEN = (
     "first-layout", "first-tile", "second-xla", "third-layout", "fourth-layout", "fifth-dimension", "sixth-gin",
     "seventh-gst", "ninth-transformer", "official-tile", "graph-config",
@@ -58,10 +59,10 @@ def together(size, work):
 def start(size, *words, **options):
     """Start `tpugraphs ranks`, or one process alone for 0 ranks."""
     ranks = ["-m", "tpugraphs", "ranks", str(size)] if size else []
-    path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE), PACKAGE])
     return subprocess.Popen(
         [sys.executable, *ranks, *map(str, words)], env={**os.environ, "PYTHONPATH": path, "TPUGRAPHS_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE, **options,
     )  # fmt: skip
 
 
@@ -209,7 +210,7 @@ def test_mpi_has_the_same_bits(alone, tmp_path):
     if mpirun is None:
         pytest.skip("no mpirun")
     words = [mpirun, "-n", "2", sys.executable, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path, *TEN]
-    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    path = os.pathsep.join([str(HERE), PACKAGE])
     env = {
         **os.environ,
         "PYTHONPATH": path,
@@ -218,7 +219,7 @@ def test_mpi_has_the_same_bits(alone, tmp_path):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     done = subprocess.run(
-        list(map(str, words)), env=env, capture_output=True, text=True, timeout=120, check=False
+        list(map(str, words)), env=env, cwd=HERE, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out.json").read_text()) == alone

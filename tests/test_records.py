@@ -286,6 +286,12 @@ def test_processes_append_at_once_and_lose_nothing(tmp_path):
         assert mine == sorted(mine)
 
 
+def test_a_journal_without_a_line_has_no_records(tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.touch()
+    assert records.read(path) == [] and Journal(path).read() == []
+
+
 def test_merging_a_journal_in_use_loses_nothing(tmp_path):
     path, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     Journal(other).append(Record({"writer": 9, "number": 0}, (1.0,)))

@@ -95,6 +95,8 @@ def _read(path: str) -> Iterable[Record]:
             if raw == MARK:
                 file.seek(0)
                 return list(read_journal(file, path))
+            if not raw and Path(path).suffix in _WRITERS["journal"][0]:
+                return []  # another process has made it, and not yet written a line
             raw += read_whole(file)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"damaged gzip: {error}") from error
