@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import warnings
 
 import numpy as np
@@ -19,6 +20,9 @@ jnp = jax.numpy
 from tpugraphs.xla import stages, tuned, tuning  # noqa: E402
 from tpugraphs.xla.process import Child  # noqa: E402
 
+pytestmark = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="runs compilers of JAX, which take minutes there"
+)
 X = np.linspace(-1, 1, 48 * 32, dtype=np.float32).reshape(48, 32)
 QUICK = {"budget": 2, "n_configs": 8, "confirm": 3, "least": 1e-3, "verbose": False}
 
