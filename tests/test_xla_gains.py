@@ -1,6 +1,7 @@
 """Measurements that hold: memory that is kept, the best without its luck, types, and options left out."""
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,10 @@ from tpugraphs import cli
 from tpugraphs.system import machine
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
+pytestmark = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""),
+    reason="runs compilers of JAX, with memory of another allocator",
+)
 jnp = jax.numpy
 
 from tpugraphs.xla import spaces  # noqa: E402
