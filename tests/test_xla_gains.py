@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from rankers import small_graph
 from refusals import refuses
 
 import tpugraphs as tg
@@ -188,8 +189,7 @@ def test_rows_without_options_are_refused(measured):
         valid=valid, schema=measured.schema, about=about,
     )  # fmt: skip
     refuses(lambda: tg.xla.compiler_options(failed, 2), tg.ConfigError, "relative error 0.5")
-    other = tg.sample(tg.list_samples()[0])
-    refuses(lambda: tg.xla.compiler_options(other, 0), tg.ConfigError, "expected options of XLA")
+    refuses(lambda: tg.xla.compiler_options(small_graph(0), 0), tg.ConfigError, "expected options of XLA")
 
 
 # --- programs as text -------------------------------------------------------------------------------------
