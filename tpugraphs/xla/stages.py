@@ -133,7 +133,7 @@ class Stages:
         Returns
         -------
         mean, variance : (C,) float64
-            A score is :data:`_SCALE` times the logarithm of runtime / default.
+            A score is 8 times the logarithm of runtime / default; slow configs are alike.
         """
         told = self._told() if told is None else told
         rows, scores = np.array([*told], np.int64), np.array([*told.values()])
