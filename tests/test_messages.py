@@ -1,5 +1,6 @@
 """Ops along edges (gatv2, edge_mean, drop_edge): against PyG, at random, and in whole models."""
 
+import copy
 import warnings
 
 import cases
@@ -224,13 +225,18 @@ def test_gatv2_is_pyg(kind, direction, heads, merge, configs):
     expected.backward(dy)
     assert relative(tg.kernels.gatv2(**a, **attrs), expected.detach().numpy()) <= 1e-6
     got = tg.kernels.gatv2_backward(dy.numpy(), **a, **attrs)
+    exact = copy.deepcopy(conv).double()  # PyTorch's own rounding is half as large as ours
+    exact.zero_grad()
+    x = x.detach().double().requires_grad_()
+    per_config(torch, exact, x, directed(torch, a["edge_index"], direction)).backward(dy.double())
+    parameters = dict(exact.named_parameters())
     wanted = {name: parameters[theirs].grad.numpy() for name, theirs in GAT_NAMES.items()} | {
         "x": x.grad.numpy()
     }
     scale = max(np.linalg.norm(gradient) for gradient in wanted.values())
     for name, gradient in wanted.items():
         difference = np.linalg.norm(got[name].ravel() - gradient.ravel())
-        assert difference <= 1e-5 * max(np.linalg.norm(gradient), 3e-2 * scale), name
+        assert difference <= 1e-5 * max(np.linalg.norm(gradient), 1e-2 * scale), name
 
 
 @parity

@@ -94,10 +94,12 @@ def test_scores_loss_and_all_gradients(cross):
 
 @pytest.mark.parametrize("nodes", [2, 57, 300])
 def test_tile_scores_loss_and_all_gradients(nodes):
-    check_scores_loss_and_all_gradients(*tile_pair(), *tile_example(nodes))
+    # Norms over two nodes cancel nearly all of a gradient: ours is off by up to 1.8e-4 of it in float32
+    # (against the model in float64, by instruction set), PyTorch by 1.1e-5.
+    check_scores_loss_and_all_gradients(*tile_pair(), *tile_example(nodes), 2e-4 if nodes == 2 else 1e-4)
 
 
-def check_scores_loss_and_all_gradients(theirs, ours, names, graph, slate, runtimes):
+def check_scores_loss_and_all_gradients(theirs, ours, names, graph, slate, runtimes, most=1e-4):
     expected = theirs(graph)
     value = hinge(expected, runtimes)
     value.backward()
@@ -113,7 +115,7 @@ def check_scores_loss_and_all_gradients(theirs, ours, names, graph, slate, runti
         ):  # biases before a norm, the head's bias: rounding on both sides
             assert np.linalg.norm(got) <= 1e-5 * top
         else:
-            assert relative(got, gradient) <= 2e-4, name  # of some, 1e-6 of the whole: of rounding
+            assert relative(got, gradient) <= most, name
 
 
 @BOTH
