@@ -41,7 +41,7 @@ class Talks(Protocol):
     size: int
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Exchange messages; every rank must call it.
+        """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class SingleCommunicator:
     rank, size = 0, 1
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Exchange messages; every rank must call it.
+        """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Communicator:
         self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Exchange messages; every rank must call it.
+        """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class LocalCommunicator:
         return cls(rank, found)
 
     def allgather(self, message: bytes) -> list[bytes]:
-        """Exchange messages; every rank must call it.
+        """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------

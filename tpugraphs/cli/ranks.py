@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wait(started: list[subprocess.Popen[bytes]]) -> int:
-    """Wait for all; what is left some time after the first failure is killed. Ctrl-C reaches every rank."""
+    """Wait for all ranks, and kill those that still run 10 s after one failed. Ctrl-C reaches them all."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     failed, since = 0, 0.0
     try:

@@ -132,6 +132,8 @@ def evaluate(
     judge = partial(_judge, scorers, configs, official)
     if communicator is None:
         found: Iterable[list[Row] | str] = map(judge, each)
+    elif not hasattr(each, "__len__"):
+        raise ConfigError(f"graphs: expected a list to share over ranks, got {type(each).__name__}")
     else:
         found = map(_unpacked, Ranks(communicator).each(len(each), lambda i: _packed(judge(each[i]))))
     rows: list[Row] = []

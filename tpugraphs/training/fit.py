@@ -394,7 +394,7 @@ class Fit(RunningFit):
             def take(count: int, kind: Any, message: bytes = message) -> NDArray[Any]:
                 nonlocal at
                 at += count * np.dtype(kind).itemsize
-                return np.frombuffer(message[:at], kind, count, at - count * np.dtype(kind).itemsize)
+                return np.frombuffer(message, kind, count, at - count * np.dtype(kind).itemsize)
 
             losses += take(len(mine), np.float64).tolist()
             scores += [take(n, np.float32) for n in lengths[each * mine.start : each * mine.stop]]

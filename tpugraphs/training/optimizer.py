@@ -58,9 +58,8 @@ class Optimizer:
             "precision": network.precision,
         }
         across = f.lists == "batch" or any(term.get("over") == "batch" for term in network.loss)
-        self.units = (
-            int(f.accumulate) if across else int(f.accumulate) * int(f.slates)
-        )  # passes that share nothing
+        # parts of a step that can be computed apart
+        self.units = int(f.accumulate) * (1 if across else int(f.slates))
         self._targets = (f.target if "values" in network.reads else None, across)
         self._weightless = "times" in network.reads
         tuning = tuning or Tuning()

@@ -47,7 +47,7 @@ class Memory:
     interval : (float, float)
         Its confidence interval, at 95 %.
     faults : (float, float)
-        Page faults per call, with memory as the system gives it, and kept.
+        Page faults per call: without :func:`keep_memory`, and with it.
     resident : (float, float)
         MiB of the process after the runs, in both states.
     """
