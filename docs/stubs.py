@@ -278,7 +278,7 @@ IMPORTS = {  # name in a type -> where it is from
     "SampleWeight": "from tpugraphs.data.graph import SampleWeight",
     "Graphs": "from tpugraphs.data.graph import Graphs",
     "Callback": "from tpugraphs.training.callbacks import Callback",
-    "Talks": "from tpugraphs.distributed import Talks",
+    "CommunicatorLike": "from tpugraphs.distributed import CommunicatorLike",
     "Networked": "from tpugraphs.training.fit import Networked",
 }
 

@@ -34,13 +34,13 @@ def fit(name, communicator, steps=3, folder=None, **options):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     out, folder, *names = sys.argv[1:]
-    talks = distributed.communicator() or distributed.SingleCommunicator()
+    comm = distributed.communicator() or distributed.SingleCommunicator()
     if names == ["long"]:  # to be killed on its way, and gone on with
-        found = {"long": fit("first-layout", talks, steps=40, folder=folder, slates=4)[0]}
+        found = {"long": fit("first-layout", comm, steps=40, folder=folder, slates=4)[0]}
     else:
         found = {
-            f"{name}, {shape}": fit(name, talks, **more)[0]
+            f"{name}, {shape}": fit(name, comm, **more)[0]
             for name in names for shape, more in SHAPES.items()
         }  # fmt: skip
-    if talks.rank == 0:
+    if comm.rank == 0:
         Path(out).write_text(json.dumps(found), encoding="utf-8")

@@ -117,18 +117,18 @@ def test_a_rank_sends_few_subtrees():
 def test_messages_of_any_length_reach_all(size):
     lengths = [0, 1, 3_000_000, 17]
     sent = [os.urandom(lengths[(rank + 1) % 4]) for rank in range(size)]
-    found = together(size, lambda talks: [talks.allgather(sent[talks.rank]) for _ in range(3)])
+    found = together(size, lambda comm: [comm.allgather(sent[comm.rank]) for _ in range(3)])
     assert found == [[sent] * 3] * size
 
 
 def test_an_error_on_one_rank_ends_the_work_of_all():
-    def work(talks):
+    def work(comm):
         def own():
-            if talks.rank == 1:
+            if comm.rank == 1:
                 raise ValueError("broken here")
             return b"fine"
 
-        return Ranks(talks).exchange(own)
+        return Ranks(comm).exchange(own)
 
     found = together(3, work)
     assert isinstance(found[1], ValueError)
@@ -137,27 +137,27 @@ def test_an_error_on_one_rank_ends_the_work_of_all():
 
 
 def test_ctrl_c_on_one_rank_is_one_on_all():
-    def work(talks):
+    def work(comm):
         def own():
-            if talks.rank == 2:
+            if comm.rank == 2:
                 raise KeyboardInterrupt
             return b""
 
-        return Ranks(talks).exchange(own)
+        return Ranks(comm).exchange(own)
 
     assert all(isinstance(one, KeyboardInterrupt) for one in together(3, work))
 
 
 def test_a_rank_that_ends_is_named_by_the_others():
-    found = together(3, lambda talks: None if talks.rank == 1 else talks.allgather(b"x" * 100_000))
+    found = together(3, lambda comm: None if comm.rank == 1 else comm.allgather(b"x" * 100_000))
     for rank in (0, 2):
         assert isinstance(found[rank], Error) and "has ended" in str(found[rank])
         assert "rank 1" in str(found[rank]) or "rank 0" in str(found[rank]) or "rank 2" in str(found[rank])
 
 
 def test_facts_that_differ_are_named():
-    def work(talks):
-        Ranks(talks).agree({"version": "1", "instruction set": "avx2" if talks.rank else "avx512"})
+    def work(comm):
+        Ranks(comm).agree({"version": "1", "instruction set": "avx2" if comm.rank else "avx512"})
 
     for found in together(2, work):
         assert isinstance(found, ConfigError)
@@ -302,8 +302,8 @@ def test_a_report_over_ranks_is_that_of_one(tmp_path):
             opened[self.rank].append(number)
             return super().__getitem__(number)
 
-    def work(talks):
-        return tg.evaluation.evaluate(scorers, Lazy(talks.rank), verbose=False, communicator=talks)
+    def work(comm):
+        return tg.evaluation.evaluate(scorers, Lazy(comm.rank), verbose=False, communicator=comm)
 
     for report in together(3, work):
         assert report.to_dict() == alone.to_dict()

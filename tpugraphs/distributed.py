@@ -19,7 +19,7 @@ from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system.arguments import is_whole
 from tpugraphs.system.extras import optional
 
-__all__ = ["Communicator", "LocalCommunicator", "SingleCommunicator", "Talks", "communicator"]
+__all__ = ["Communicator", "CommunicatorLike", "LocalCommunicator", "SingleCommunicator", "communicator"]
 
 _LOCAL = "TPUGRAPHS_RANKS"  # rank, size and the sockets of a process that `local` started
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # environment of processes under mpirun
@@ -28,7 +28,7 @@ _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
 
 
-class Talks(Protocol):
+class CommunicatorLike(Protocol):
     """What the library needs of ranks: bytes of all to all, in order of rank.
 
     Attributes
@@ -56,28 +56,16 @@ class Talks(Protocol):
         ...
 
 
-class SingleCommunicator:
+class SingleCommunicator(CommunicatorLike):
     """One process alone: training by its bits equals training on any number of ranks."""
 
     rank, size = 0, 1
 
-    def allgather(self, message: bytes) -> list[bytes]:
-        """Gather the messages of all ranks. A collective call: every rank must make it.
-
-        Parameters
-        ----------
-        message : bytes
-            Of this rank.
-
-        Returns
-        -------
-        list of bytes
-            Of all ranks, in order.
-        """
+    def allgather(self, message: bytes) -> list[bytes]:  # noqa: D102  # see CommunicatorLike
         return [message]
 
 
-class Communicator:
+class Communicator(CommunicatorLike):
     """Ranks of MPI.
 
     Parameters
@@ -100,19 +88,7 @@ class Communicator:
         self._comm = self._mpi.COMM_WORLD if comm is None else comm
         self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
 
-    def allgather(self, message: bytes) -> list[bytes]:
-        """Gather the messages of all ranks. A collective call: every rank must make it.
-
-        Parameters
-        ----------
-        message : bytes
-            Of this rank.
-
-        Returns
-        -------
-        list of bytes
-            Of all ranks, in order.
-        """
+    def allgather(self, message: bytes) -> list[bytes]:  # noqa: D102
         lengths = np.empty(self.size, np.int64)
         self._comm.Allgather(np.array([len(message)], np.int64), lengths)
         ends = np.cumsum(lengths)
@@ -122,7 +98,7 @@ class Communicator:
         return [received[end - n : end].tobytes() for n, end in zip(lengths, ends, strict=True)]
 
 
-class LocalCommunicator:
+class LocalCommunicator(CommunicatorLike):
     """Ranks of one machine, through sockets, without MPI: what ``tpugraphs ranks`` starts.
 
     Parameters
@@ -258,7 +234,7 @@ def local(size: int) -> list[tuple[dict[str, str], list[int]]]:
 
 
 @functools.cache
-def communicator() -> Talks | None:
+def communicator() -> CommunicatorLike | None:
     """Return the communicator of this process, by how it was started; None if it works alone.
 
     Returns
@@ -281,13 +257,13 @@ class Ranks:
 
     Parameters
     ----------
-    talks : Talks
+    comm : CommunicatorLike
         Between them.
     """
 
-    def __init__(self, talks: Talks) -> None:
-        self._talks = talks
-        self.rank, self.size = talks.rank, talks.size
+    def __init__(self, comm: CommunicatorLike) -> None:
+        self._comm = comm
+        self.rank, self.size = comm.rank, comm.size
 
     def share(self, count: int, rank: int | None = None) -> range:
         """Return which of `count` units a rank works on: neighbours."""
@@ -310,7 +286,7 @@ class Ranks:
             sent, own = b"^", error
         except Exception as error:
             sent, own = b"!" + f"{type(error).__name__}: {error}".encode(errors="replace"), error  # type: ignore[assignment]
-        found = self._talks.allgather(sent)
+        found = self._comm.allgather(sent)
         if own is not None:
             raise own
         for rank, message in enumerate(found):

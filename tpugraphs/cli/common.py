@@ -163,13 +163,13 @@ def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optio
     add_tta(parser)
 
 
-def join_ranks(args: argparse.Namespace) -> tg.distributed.Talks | None:
+def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | None:
     """Return the communicator of this process, if it is one of several ranks; only the first speaks."""
-    talks = tg.distributed.communicator()
-    if talks is not None and talks.rank > 0:
+    comm = tg.distributed.communicator()
+    if comm is not None and comm.rank > 0:
         args.quiet, args.json = True, False
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
-    return talks
+    return comm
 
 
 def open_rankers(args: argparse.Namespace) -> Any:

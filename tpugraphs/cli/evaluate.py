@@ -90,7 +90,9 @@ def _leave_out(args: argparse.Namespace) -> tg.evaluation.Report:
     return (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
 
 
-def _evaluate(args: argparse.Namespace, ranks: tg.distributed.Talks | None) -> tg.evaluation.Report:
+def _evaluate(
+    args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
+) -> tg.evaluation.Report:
     """Judge the rankers as they are."""
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _scored(
-    ranker: Any, graphs: Any, args: argparse.Namespace, ranks: tg.distributed.Talks | None
+    ranker: Any, graphs: Any, args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
 ) -> Iterator[tuple[str, Any]]:
     """Yield names of graphs and scores (C,); several ranks take turns with the graphs."""
     import numpy as np

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
-from tpugraphs.distributed import Ranks, Talks
+from tpugraphs.distributed import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
@@ -32,7 +32,7 @@ class EvaluateOptions(TypedDict, total=False):
     level: float
     seed: int
     verbose: bool | None
-    communicator: Talks | None
+    communicator: CommunicatorLike | None
 
 
 def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
@@ -77,7 +77,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     verbose: bool | None = None,
-    communicator: Talks | None = None,
+    communicator: CommunicatorLike | None = None,
 ) -> Report:
     """Judge a scorer, or several side by side, on graphs with measured runtimes.
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__, _core, metrics
 from tpugraphs.data.graph import SampleWeight
-from tpugraphs.distributed import Ranks, Talks, TreeSum
+from tpugraphs.distributed import CommunicatorLike, Ranks, TreeSum
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
@@ -88,7 +88,7 @@ class FitOptions:
     freeze: str | Sequence[str] = ()
     learning_rate: float | None = None
     groups: Sequence[Mapping[str, Any]] = ()
-    communicator: Talks | None = None
+    communicator: CommunicatorLike | None = None
     ranker: Scorer | None = None
 
     @functools.cached_property
@@ -99,7 +99,7 @@ class FitOptions:
 
 @contextmanager
 def locked_folder(
-    checkpoint_dir: str | os.PathLike[str] | None, communicator: Talks | None = None
+    checkpoint_dir: str | os.PathLike[str] | None, communicator: CommunicatorLike | None = None
 ) -> Iterator[str | None]:
     """Make the folder and lock it for one fit: two would overwrite each other's state.
 
