@@ -345,6 +345,22 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(tmp_path):
         refuses(lambda: Journal("/dev/full").append(SOME[1]), OSError, "/dev/full", "No space left")
 
 
+@pytest.mark.parametrize("count", [0, 5, None])
+def test_ctrl_c_leaves_whole_lines(count, tmp_path, monkeypatch):
+    """Those that are written stay, for another process may have read them; part of a line goes."""
+    path, write = tmp_path / "a.jsonl", os.write
+
+    def interrupted(handle, given):
+        write(handle, given[:count])
+        raise KeyboardInterrupt
+
+    lines.append_lines(path, b"first\n")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "write", interrupted)
+        lines.append_lines(path, b"second\nthird\n")
+    assert path.read_bytes() == b"first\n" + (b"second\nthird\n" if count is None else b"")
+
+
 def test_a_folder_that_is_missing_is_named(tmp_path):
     refuses(lambda: Journal(tmp_path / "no" / "a.jsonl").append(SOME[1]), FileNotFoundError, "no/a.jsonl")
     refuses(lambda: Journal(tmp_path).append(SOME[1]), IsADirectoryError, str(tmp_path))

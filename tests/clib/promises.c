@@ -123,9 +123,11 @@ static int busy(const char *path) {
     if (tg_ranker_open(path, &o, &ranker, &message) != TG_OK) return failed(message.text);
     if (tg_session_open(ranker, &shared.graph, shared.configs.count, &used, &message) != TG_OK)
         return failed(message.text);
-    said_busy = 0;
-    if (tg_session_score(used, &shared.configs, scores, &message) != TG_OK) return failed(message.text);
-    if (memcmp(scores, expected, bytes) != 0) return failed("busy: other scores");
+    said_busy = 0; /* where the host's threads are slow, passes use one, and try them again now and then */
+    for (int i = 0; i < 4096 && said_busy == 0; i++) {
+        if (tg_session_score(used, &shared.configs, scores, &message) != TG_OK) return failed(message.text);
+        if (memcmp(scores, expected, bytes) != 0) return failed("busy: other scores");
+    }
     tg_session_close(used);
     tg_ranker_close(ranker);
     free(scores);

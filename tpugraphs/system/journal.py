@@ -65,7 +65,8 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, alone: bool = False
                 rest = rest[os.write(handle, rest) :]
         except BaseException:
             with suppress(OSError):
-                os.ftruncate(handle, size)
+                if os.fstat(handle).st_size < size + len(lines):  # Ctrl-C may come when all are there
+                    os.ftruncate(handle, size)
             raise
 
 
