@@ -252,9 +252,10 @@ def test_page_of_a_quick_run(tmp_path, monkeypatch):
     assert tuning.main() == 0
 
 
-def record(tuner, space, score, at_fifty=1.1, until=5, ms=1.0):
+def record(tuner, space, score, at_fifty=1.1, until=5, ms=1.0, spread=0.0):
     return {"tuner": tuner, "space": space, "scores": [score] * 3, "time_scores": [score] * 3, "until": [until] * 3,
-            "ms": [ms] * 3, "at": [1, 50], "mean": [2.0, at_fifty], "lengths": [100] * 3}  # fmt: skip
+            "ms": [ms] * 3, "at": [1, 50], "mean": [2.0, at_fifty], "lengths": [100] * 3,
+            "few": [at_fifty - spread, at_fifty, at_fifty + spread]}  # fmt: skip
 
 
 def test_goals_are_judged():
@@ -270,7 +271,14 @@ def test_goals_are_judged():
     missed = [record("ours", "a", 0.7, 1.3, 51), record("ours", "b", 0.3, ms=21.0), *reached[2:]]
     goals = "\n".join(tuning.Page({"spaces": spaces, "records": missed}).goals())
     assert goals.count("**no**") == 5
-    assert "behind: a 1.300, Optuna TPE 1.200" in goals and "missed: a" in goals and "21.0 ms" in goals
+    assert (
+        "in all others; a 1.300, Optuna TPE 1.200 (difference 0.100 to 0.100)" in goals
+        and "missed: a" in goals
+        and "21.0 ms" in goals
+    )
+    chance = [record("ours", "a", 0.7, 1.3, spread=0.4), *reached[1:]]
+    goals = "\n".join(tuning.Page({"spaces": spaces, "records": chance}).goals())
+    assert "a 1.300, Optuna TPE 1.200 (difference -0.300 to 0.500)" in goals and "**no**" not in goals
     others = [record("ours_others", "a", 0.95), record("ours_others", "b", 0.5)]
     goals = "\n".join(tuning.Page({"spaces": spaces, "records": others}).goals())
     assert "0.72" in goals and "least 0.50" in goals and goals.count("**no**") == 2
