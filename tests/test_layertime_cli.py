@@ -86,6 +86,9 @@ def made(tmp_path_factory):
         (["predict", "model.safetensors", "--layer", "bach=1", "--device", "K40"], "--layer bach=1: expected COL"),
         (["predict", "model.safetensors", "--layer", "batch", "--device", "K40"], "--layer batch: expected COL"),
         (["predict", "model.safetensors", "few.csv", "--device", "K400"], "did you mean 'K40'?"),
+        (["predict", "model.safetensors", "few.csv", "--device", "A100"], "mean 'A100-40GB' or 'A100-80GB'?"),
+        (["predict", "pytorch-cpu", "few.csv"], "16 models; name one, such as pytorch-cpu/attention"),
+        (["predict", "pytorch-cpu/rnn", "few.csv"], "pytorch-cpu: kind: expected one of attention, "),
         (["predict", "model.safetensors", "dense.csv", "--level", "80"], "level: expected a share between 0 and 1"),
         (["predict", "model.safetensors", "few.csv", "--level", "x"], "invalid probability value: 'x'"),
         (["predict", "model.safetensors", "few.csv", "--out", "x.txt"], "expected a name that ends in .csv"),
@@ -250,7 +253,7 @@ def test_this_is_the_processor_as_the_model_knows_it(made, tmp_path, capsys, mon
         asked.append(tg.get_num_threads())
         return Device("fresh", 200, 30, 3000, 1, 32, 16)
 
-    monkeypatch.setattr(tg.layertime, "this_device", measured)
+    monkeypatch.setattr(devices, "this_device", measured)
     argv = ("predict", made / "model.safetensors", made / "few.csv", "--threads", 1, "--device", "this")
     assert {row["device"] for row in rows_of(good(capsys, *argv))} == {"fresh"} and asked == [1]
     name, known = devices.cpu_name(1), tmp_path / "known.safetensors"
@@ -340,6 +343,11 @@ def test_network(made, capsys):
         assert got == code and tells in err and err.count("\n") == 1
     code, _, err = run(capsys, "layertime", *argv[:2], model, *argv[2:])
     assert code == 2 and "a second model of kind 'dense'" in err
+    models = tg.layertime.load_models("tensorflow-gpu")
+    estimate = tg.layertime.network_time(models, tg.layertime.read_layers(net), 64, "SGD", "K40")
+    for name in ("tensorflow-gpu", "tensorflow-gpu/dense"):
+        told = json.loads(good(capsys, argv[0], name, *argv[2:], "--optimizer", "sgd", "--json"))
+        assert told["ms"] == estimate.ms and told["optimizer"] == "SGD"
 
 
 def test_network_of_onnx(made, tmp_path, capsys):

@@ -142,7 +142,7 @@ def test_wrong_files_are_refused(tmp_path):
 # ---- kinds in place of others
 
 
-@pytest.mark.parametrize(("own", "other"), TRANSLATIONS)
+@pytest.mark.parametrize(("own", "other"), [pair for pair in TRANSLATIONS if pair[0] != "attention"])
 def test_translated_layers_do_the_same_work(own, other):
     rng = np.random.default_rng(0)
     for _ in range(60):
@@ -166,6 +166,38 @@ def test_translated_layers_do_the_same_work(own, other):
         works = [table.kind.work(table.columns) for table in (before, after)]
         for field in ("flops", "weights", "written", "update"):
             assert getattr(works[0], field) == getattr(works[1], field)
+
+
+def test_attention_is_products_and_a_softmax_where_no_model_has_it():
+    columns = {"heads": 4, "queries": 6, "keys": 10, "head_size": 8}
+    layer = Layer("it", "attention", columns, 2)
+    assert in_kinds(layer, ("attention", "bmm", "softmax")) == [layer]
+    parts = in_kinds(layer, ("bmm", "softmax"))
+    assert [(one.name, one.kind) for one in parts] == [
+        ("it.scores", "bmm"), ("it.softmax", "softmax"), ("it.values", "bmm"),
+    ]  # fmt: skip
+    tables = {one.name: table_of(one.kind, [one], 3, "None") for one in (layer, *parts)}
+    work = {name: table.kind.work(table.columns) for name, table in tables.items()}
+    assert work["it.scores"].flops + work["it.values"].flops == work["it"].flops
+    assert work["it.values"].written == work["it"].written
+    assert work["it.softmax"].written == work["it.scores"].written == 4 * 3 * 2 * 4 * 6 * 10  # float32
+    models = {"bmm": Fake(), "softmax": Fake()}
+    assert len(network_time(models, [layer], 3, device="V100").per_layer) == 3
+    refuses(
+        lambda: network_time({"bmm": Fake()}, [layer], 3, device="V100"),
+        tg.ConfigError,
+        "softmax",
+        "it.softmax",
+    )
+
+
+def test_optimizers_are_named_in_any_case():
+    def ms(name):
+        return network_time({"dense": Fake(), "bmm": Fake()}, NET, 8, name, "V100").ms
+
+    assert ms("sgd") == ms("SGD") and ms("AdamW") == ms("adamw") == ms("Adam") and ms(None) == ms("none")
+    for wrong in ("adamx", "", 3, True):
+        refuses(lambda wrong=wrong: ms(wrong), tg.ConfigError, "optimizer", "AdamW")
 
 
 def test_activations_become_layers_of_their_own():
@@ -448,6 +480,11 @@ def test_sums_of_real_models():
     with pytest.raises(tg.ConfigError, match="'dense'.*'P100'.*interval"):
         network_time({"dense": model}, layers, 32, device="P100")
     assert network_time({"dense": model}, layers, 32, device="P100", level=None).ms > 0
+    far = tg.layertime.Device("core", 100, 20, 3000, 1, 32, 16)
+    with pytest.raises(
+        tg.ConfigError, match="'dense'.*'core': over 10 times as fast or slow as K40.*calibrate"
+    ):
+        network_time({"dense": model}, layers, 32, device=far, level=None)
 
 
 def test_frames():

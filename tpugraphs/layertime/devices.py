@@ -77,6 +77,8 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     Parameters
     ----------
     device : str or Device
+        ``this`` is the processor of this machine: the one of that name among `known`, for its rates are those
+        that a model was trained with, or else `this_device`.
     known : iterable of Device
         Further devices, such as those of a model. They take precedence over `DEVICES`, the first over others.
 
@@ -96,11 +98,17 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     own: dict[str, Device] = {}
     for one in known:
         own.setdefault(one.name, one)
+    if device == "this" and device not in own:
+        count = _usable_threads()
+        return own.get(cpu_name(count)) or this_device(count)
     spelled = {name.lower(): name for name in DEVICES} | _ALIASES | {name.lower(): name for name in own}
     found = device if device in own else spelled.get(device.strip().lower())
     if found is None:
-        near = difflib.get_close_matches(device.lower(), spelled, n=1)
-        hint = f"; did you mean {spelled[near[0]]!r}?" if near else f"; known: {', '.join(own | DEVICES)}."
+        word = device.strip().lower()
+        near = [name for name in spelled if word and name.startswith(word)]
+        near = near or difflib.get_close_matches(word, spelled, n=1)
+        names = " or ".join(repr(name) for name in dict.fromkeys(spelled[one] for one in near))
+        hint = f"; did you mean {names}?" if names else f"; known: {', '.join(own | DEVICES)}."
         raise ConfigError(
             f"device {device!r}: unknown{hint} Describe your own by tpugraphs.layertime.Device(...)"
         )
@@ -150,7 +158,7 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
         torch = torch_library(gpu=True)
         return gpu_device(torch.cuda.get_device_properties(torch.cuda.current_device()), name)
     check_threads(threads)
-    count = min(_core.get_num_threads(), machine.usable_processors()) if threads is None else threads
+    count = _usable_threads() if threads is None else threads
     memory, cache = machine.memory_gib("MemTotal"), machine.cache_mb()
     read = {"clock_mhz": machine.clock_mhz(), "cache_mb": cache, "memory_gb": (memory or 0) * 2**30 / 1e9}
     chosen = cpu_name(count) if name is None else name
@@ -163,6 +171,10 @@ def check_threads(threads: object) -> None:
     """Raise ConfigError for more threads than there are processors; None is fine."""
     if threads is not None:
         check_whole("threads, at most the usable processors", threads, 1, machine.usable_processors())
+
+
+def _usable_threads() -> int:
+    return min(_core.get_num_threads(), machine.usable_processors())
 
 
 def cpu_name(threads: int) -> str:

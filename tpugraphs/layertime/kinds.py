@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.system import check_choice
+
 Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[np.generic]]
 Layer = Any
@@ -23,8 +25,21 @@ Layer = Any
 # Times that an update reads or writes an array as large as the weights: weights, gradient, its state.
 _UPDATE = {"None": 0, "SGD": 3, "Momentum": 5, "Adagrad": 5, "RMSProp": 7, "Adadelta": 7, "Adam": 7}
 OPTIMIZERS = tuple(_UPDATE)
+_OPTIMIZER_NAMES = {**{name.lower(): name for name in OPTIMIZERS}, "adamw": "Adam"}  # whose passes are Adam's
 BYTES = 4
 """Bytes of a float32."""
+
+
+def optimizer_named(name: object) -> str:
+    """Return an optimizer's name as tables have it, from one in any case; None is ``None``, AdamW is Adam.
+
+    Raises
+    ------
+    ConfigError
+        No such optimizer.
+    """
+    spelled = "none" if name is None else name.lower() if isinstance(name, str) else ""
+    return _OPTIMIZER_NAMES.get(spelled) or str(check_choice("optimizer", name, (*OPTIMIZERS, "AdamW")))
 
 
 class Column(NamedTuple):

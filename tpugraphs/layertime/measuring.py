@@ -180,7 +180,7 @@ def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, na
 
     Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
     """
-    if device is not None:
+    if device is not None and device != "this":
         given = devices.get_device(device)
         if not library.gpu and given.units != library.threads:
             raise ConfigError(

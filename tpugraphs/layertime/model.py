@@ -28,6 +28,7 @@ from tpugraphs.system import check_choice, check_share, check_whole, file_name, 
 
 _FILE_KIND = "layer-time"
 _CHUNK = 1 << 13  # layers
+_UNLIKE = 10  # times in peak or bandwidth
 _MOST_LOG = 600.0  # of a time; intervals are finite, too
 _FOLDER = Path(__file__).parents[1] / "measured" / "layers"
 
@@ -300,14 +301,28 @@ class LayerTimeModel:
         Raises
         ------
         ConfigError
-            The model is not trained; no such device.
+            The model is not trained; no such device; one over ten times as fast or slow as the only one that
+            the model learnt from.
         DataError
             As `read_table`; the model predicts no finite time.
         """
         self = copy(self)  # a snapshot: another thread may fit
         layers, space = self._read(table, device, timed=False)
+        self._check_like(layers)
         found: Floats = np.exp(self._log_ms(layers, space))
         return found
+
+    def _check_like(self, layers: LayerTable) -> None:
+        """Refuse a device unlike the only one that the model learnt from: nothing says how times change."""
+        rates = [np.array([one.peak_gflops, one.bandwidth_gbps]) for one in self.known_devices]
+        for name, rows in layers.by_device() if self._method.errors.other is None else ():
+            one = layers.devices[layers.device[rows][0]]
+            ratios = [np.array([one.peak_gflops, one.bandwidth_gbps]) / known for known in rates]
+            if name not in self.devices and min(np.exp(np.abs(np.log(r))).max() for r in ratios) > _UNLIKE:
+                raise ConfigError(
+                    f"device {name!r}: over {_UNLIKE} times as fast or slow as {', '.join(self.devices)}, "
+                    "which the model learnt from; calibrate it by layers measured there, or choose another"
+                )
 
     def predict_interval(self, table: Layers, level: float = 0.8, device: Where = None) -> Floats:
         """Return intervals that hold the time of a layer with probability `level`, in ms: (n, 2) float64.

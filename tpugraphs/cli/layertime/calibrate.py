@@ -17,7 +17,7 @@ from tpugraphs.system.words import counted
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    shared.add_model(parser)
     meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`; - reads standard input"
     option(parser, "table TABLE", meaning, nargs="+")
     shared.add_device(parser, "where they ran, if the table does not say it")

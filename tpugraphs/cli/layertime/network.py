@@ -1,6 +1,7 @@
 r"""Predict the time of a step, an epoch and a run of a network, from models of its kinds of layers.
 
 example:
+  tpugraphs layertime network pytorch-cpu --layers net.onnx --batch-size 8 --device this --optimizer adam
   tpugraphs layertime network conv2d.safetensors dense.safetensors --layers net.json --batch-size 32 \
       --device V100 --optimizer SGD --samples 50000 --epochs 10
 """
@@ -25,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     from tpugraphs.layertime.kinds import OPTIMIZERS
 
-    meaning = "from `tpugraphs layertime fit`, one of each kind of layers in the network"
+    meaning = (
+        "from `tpugraphs layertime fit`, one of each kind of layers in the network; or a set of the package: "
+        + ", ".join(tg.layertime.MODELS)
+    )
     option(parser, "model MODEL", meaning, nargs="+")
     meaning = (
         'the network: a model of ONNX (.onnx), or JSON, a list such as [{"kind": "dense", "dim_input": 784, '
@@ -36,8 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "samples of a step, of all replicas together"
     option(parser, "--batch-size N", meaning, type=whole(1), required=True)
     shared.add_device(parser, "where it runs", required=True)
-    meaning = "None: forward alone; others: forward, backward and update"
-    option(parser, "--optimizer NAME", meaning, choices=OPTIMIZERS, default="None")
+    meaning = (
+        f"forward, backward and update with one of {', '.join(OPTIMIZERS[1:])}, AdamW; None: forward alone"
+    )
+    option(parser, "--optimizer NAME", meaning, default="None")
     meaning = "layers to leave out, by name, kind or operator; repeatable"
     option(parser, "--without NAME", meaning, **common.REPEATED)
     meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor"
@@ -59,15 +65,15 @@ def run(args: argparse.Namespace) -> int:
     if args.epochs is not None and args.samples is None:
         raise ConfigError("--epochs goes with --samples")
     models: dict[str, Any] = {}
-    for path in args.model:
-        model = tg.layertime.LayerTimeModel.load(path)
-        if model.kind in models:
-            raise ConfigError(f"{path}: a second model of kind {model.kind!r}; give one of each kind")
-        models[model.kind] = model
+    for name in args.model:
+        for model in shared.models_of(name):
+            if model.kind in models:
+                raise ConfigError(f"{name}: a second model of kind {model.kind!r}; give one of each kind")
+            models[model.kind] = model
     layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
     names = ("replicas", "factor", "link_gbps", "latency_ms", "overlap", "level", "without")
     how = {name: getattr(args, name) for name in names}
-    where = shared.device(args.device, models.values())
+    where = shared.device(args.device)
     estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)
     spans = _spans(estimate, args.samples, args.epochs)
     common.say(args, _text(estimate))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    shared.add_model(parser)
     option(
         parser,
         "table TABLE",

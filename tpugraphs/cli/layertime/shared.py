@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
 from tpugraphs.errors import ConfigError
+from tpugraphs.system import check_choice
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
@@ -27,6 +28,14 @@ def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> Non
         "machine (with --threads), or figures of your own: name:" + ",".join(f"{name}=X" for name in FIGURES)
     )
     option(parser, "--device DEVICE", meaning, **how)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add MODEL, see `open_model`."""
+    meaning = (
+        "from `tpugraphs layertime fit`, or one of the package: a set and a kind, such as pytorch-cpu/dense"
+    )
+    option(parser, "model MODEL", meaning)
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +59,7 @@ def add_passes(parser: argparse.ArgumentParser) -> None:
         option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
 
 
-def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Device | None:
+def device(text: str | None) -> str | Device | None:
     """Read --device: a name, or a device that is described by its figures.
 
     Raises
@@ -58,16 +67,10 @@ def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Dev
     ConfigError
         Wrong figures.
     """
-    from tpugraphs.layertime.devices import FIGURES, cpu_name
-    from tpugraphs.system import machine
+    from tpugraphs.layertime.devices import FIGURES
 
     if text is None:
         return None
-    if text == "this":
-        # Measured rates differ a little every time: those that a model was trained with are better.
-        name = cpu_name(min(tg.get_num_threads(), machine.usable_processors()))
-        known = any(name in model.devices for model in models)
-        return name if known else tg.layertime.this_device()
     name, _, figures = text.partition(":")
     if "=" not in figures:
         return text
@@ -112,10 +115,37 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     return str(found[0])
 
 
+def models_of(name: str) -> list[LayerTimeModel]:
+    """Read a model from a file, or those of the package: all of a set, or one, as ``pytorch-cpu/dense``.
+
+    Raises
+    ------
+    ConfigError
+        The set has no model of that kind.
+    CheckpointError
+        Not a file of a model.
+    """
+    of, _, kind = name.partition("/")
+    if of not in tg.layertime.MODELS or Path(name).exists():
+        return [tg.layertime.LayerTimeModel.load(name)]
+    models = tg.layertime.load_models(of)
+    return [models[check_choice(f"{of}: kind", kind, models)]] if kind else list(models.values())
+
+
 def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device | None]:
-    """Read MODEL and --device."""
-    model = tg.layertime.LayerTimeModel.load(args.model)
-    return model, device(args.device, [model])
+    """Read MODEL and --device.
+
+    Raises
+    ------
+    ConfigError
+        A set of several models.
+    """
+    models = models_of(args.model)
+    if len(models) > 1:
+        raise ConfigError(
+            f"{args.model}: {len(models)} models; name one, such as {args.model}/{models[0].kind}"
+        )
+    return models[0], device(args.device)
 
 
 def check_name(path: str, suffix: str) -> None:

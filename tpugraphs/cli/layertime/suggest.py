@@ -20,7 +20,7 @@ _DRAWN = 4000  # candidates
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    shared.add_model(parser)
     shared.add_device(parser, "the device to measure them on", required=True)
     option(parser, "--count N", "layers", type=whole(1, 2000), default=30)
     meaning = (

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime.devices import Device, get_device
-from tpugraphs.layertime.kinds import OPTIMIZERS, Floats
+from tpugraphs.layertime.kinds import Floats, optimizer_named
 from tpugraphs.layertime.networks.layer import Layer, in_kinds, table_of
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import check_choice, check_number, check_share, check_whole, counted, few, tables
@@ -176,14 +176,16 @@ def network_time(
     models : dict of str to LayerAny
         By kind; anything with `predict` and `predict_interval` will do. A dense layer is predicted by a model
         of ``linear`` if there is none of ``dense``, and the other way round; so are ``conv2d`` and ``conv``.
-        If the other kind has no column for activations, they become layers of kind ``elementwise``. All
-        layers of a kind are predicted in one call.
+        If the other kind has no column for activations, they become layers of kind ``elementwise``. Without
+        a model of ``attention``, that is two layers of ``bmm`` and one of ``softmax``. All layers of a kind
+        are predicted in one call.
     layers : sequence of Layer
         As `read_layers` returns them.
     batch_size : int
         Of all replicas together.
     optimizer : str
-        ``None``: the forward pass alone. Otherwise forward, backward and update.
+        In any case. ``None``: the forward pass alone. Otherwise forward, backward and update; that of AdamW
+        takes as long as Adam's.
     device : name or Device
         Each model looks a name up among the devices that it knows.
     replicas : int
@@ -235,10 +237,9 @@ def network_time(
         return get_device(device, (*getattr(model, "known_devices", ()), *known))
 
     name = place(None).name
-    optimizer = "None" if optimizer is None else optimizer
+    optimizer = optimizer_named(optimizer)
     batch_size = check_whole("batch_size", batch_size, 1)
     replicas = check_whole("replicas, at most the batch size", replicas, 1, batch_size)
-    check_choice("optimizer", optimizer, OPTIMIZERS)
     check_choice("method", method, ("ring", "last-layer"))
     check_number("factor", factor, 0, 1e6, above=True)
     check_number("latency_ms", latency_ms, 0, 1e6)

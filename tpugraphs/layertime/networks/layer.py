@@ -304,11 +304,22 @@ def _conv_conv2d(layer: Layer) -> list[Layer]:
     return [replace(layer, kind="conv2d", columns=columns)]
 
 
+def _attention_bmm(layer: Layer) -> list[Layer]:
+    heads, queries, keys, size = _sizes(layer, "heads queries keys head_size")
+    rows = layer.rows * heads
+    return [
+        Layer(f"{layer.name}.scores", "bmm", {"M": queries, "N": size, "K": keys}, rows, layer.source),
+        Layer(f"{layer.name}.softmax", "softmax", {"H": keys}, rows * queries, layer.source),
+        Layer(f"{layer.name}.values", "bmm", {"M": queries, "N": keys, "K": size}, rows, layer.source),
+    ]
+
+
 TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
     ("dense", "linear"): _dense_linear,
     ("linear", "dense"): _linear_dense,
     ("conv2d", "conv"): _conv2d_conv,
     ("conv", "conv2d"): _conv_conv2d,
+    ("attention", "bmm"): _attention_bmm,
 }
 """By (from, to) kind. Activations become separate layers if the target has no column for them."""
 

@@ -198,7 +198,7 @@ _MOST_BYTES = (1 << 31) - 1  # that protobuf reads
 _MOVES = (
     *("Identity", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Dropout", "Constant", "ConstantOfShape"),
     *("Shape", "Cast", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Range", "Where"),
-    *("ReduceMean", "ReduceSum", "ReduceMax", "DepthToSpace", "SpaceToDepth"),
+    *("ReduceMean", "ReduceSum", "ReduceMax", "DepthToSpace", "SpaceToDepth", "Trilu"),
 )
 
 
