@@ -1,9 +1,10 @@
 """Steps of small networks, predicted from their layers, against their measured times.
 
 ``python -m benchmarks.layertime_networks`` runs forward and training steps of three networks in PyTorch on
-one thread, predicts them with the models that come with the package, and prints a line each; with ``--out
-DIR`` it writes ``layertime-networks.md`` there. On another processor than the one of the package's table the
-models are calibrated first, by layers that are measured then.
+one thread, predicts them with the models that come with the package, without and with the fixed cost that
+steps of the other networks show, and prints a line each; with ``--out DIR`` it writes
+``layertime-networks.md`` there. On another processor than the one of the package's table the models are
+calibrated first, by layers that are measured then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tpugraphs as tg
 from tpugraphs.layertime import Device, LayerTimeModel
@@ -27,9 +28,12 @@ KINDS = (
     "embedding",
 )  # fmt: skip
 CALIBRATED_BY = 40  # layers of every kind
-BATCHES = (8, 32)
+BATCHES = (1, 8, 32)
 OPTIMIZERS = ("None", "SGD", "Adam")
-HEAD = ("network", "batch", "step", "measured ms", "predicted ms", "80 % interval", "error")
+HEAD = (
+    "network", "batch", "step", "measured ms", "predicted ms", "80 % interval", "error",
+    "with fixed cost", "error",
+)  # fmt: skip
 
 
 def networks(torch: Any) -> dict[str, tuple[Any, Any]]:
@@ -110,6 +114,42 @@ def models(device: Device) -> dict[str, LayerTimeModel]:
     return found
 
 
+class Step(NamedTuple):
+    """A step that was measured, and what its layers say of it."""
+
+    network: str
+    layers: Any
+    ms: float
+    found: tg.layertime.Estimate
+
+
+def fixed_cost(step: Step, steps: list[Step]) -> tg.layertime.StepCost:
+    """Return what the other networks' steps of one sample say, of inference or of training as this one."""
+    forward = step.found.optimizer == "None"
+    others = [
+        one
+        for one in steps
+        if one.network != step.network
+        and one.found.batch_size == 1
+        and (one.found.optimizer == "None") == forward
+    ]
+    return tg.layertime.calibrate_network([one.found for one in others], [one.ms for one in others])
+
+
+def cells(step: Step, more: tg.layertime.Estimate, errors: list[float]) -> tuple[str, ...]:
+    """Return a row of the page."""
+    found, (low, high) = step.found, step.found.interval
+    kind = "forward" if found.optimizer == "None" else f"training, {found.optimizer}"
+    first = (step.network, f"{found.batch_size}", kind, f"{step.ms:.2f}", f"{found.ms:.2f}")
+    return (
+        *first,
+        f"{low:.2f} to {high:.2f}",
+        f"{errors[0]:+.0f} %",
+        f"{more.ms:.2f}",
+        f"{errors[1]:+.0f} %",
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -123,29 +163,30 @@ def main() -> int:
     tg.set_num_threads(1)
     here = tg.layertime.this_device(1)
     device = SEEN if here.name == SEEN.name else here
-    known, rows = models(device), []
+    known, steps = models(device), []
     for name, (module, inputs) in networks(torch).items():
         for batch in BATCHES:
             layers = tg.layertime.read_layers(module, inputs(batch))
             for optimizer in OPTIMIZERS:
                 whole = measured_ms(torch, module, inputs(batch), optimizer, args.repeats)
-                said = tg.layertime.network_time(known, layers, batch, optimizer, device)
-                low, high = said.interval
-                step = "forward" if optimizer == "None" else f"training, {optimizer}"
-                rows.append(
-                    (
-                        name,
-                        f"{batch}",
-                        step,
-                        f"{whole:.2f}",
-                        f"{said.ms:.2f}",
-                        f"{low:.2f} to {high:.2f}",
-                        f"{100 * (said.ms / whole - 1):+.0f} %",
-                    )
-                )
-                print(*rows[-1], sep="  ", flush=True)
-    off = [abs(float(row[-1].split()[0])) for row in rows]
-    mean = f"Mean of the errors' sizes: {statistics.mean(off):.0f} %, median {statistics.median(off):.0f} %."
+                found = tg.layertime.network_time(known, layers, batch, optimizer, device)
+                steps.append(Step(name, layers, whole, found))
+                print(name, batch, optimizer, f"{whole:.2f} {found.ms:.2f}", sep="  ", flush=True)
+    rows, errors = [], []
+    for step in steps:
+        cost = fixed_cost(step, steps)
+        more = tg.layertime.network_time(
+            known, step.layers, step.found.batch_size, step.found.optimizer, device, **cost._asdict()
+        )
+        errors.append([100 * (one.ms / step.ms - 1) for one in (step.found, more)])
+        rows.append(cells(step, more, errors[-1]))
+    means = [statistics.mean(map(abs, column)) for column in zip(*errors, strict=True)]
+    small = [error for step, error in zip(steps, errors, strict=True) if step.found.batch_size == 1]
+    at_one = [statistics.mean(map(abs, column)) for column in zip(*small, strict=True)]
+    mean = (
+        f"Mean of the errors' sizes: {means[0]:.0f} %, with the fixed cost {means[1]:.0f} %; at batch 1 "
+        f"{at_one[0]:.0f} and {at_one[1]:.0f} %."
+    )
     print(mean)
     if args.out:
         command = " ".join(["python -m benchmarks.layertime_networks", *sys.argv[1:]])
@@ -154,9 +195,11 @@ def main() -> int:
             "",
             f"Made by `{command}` on {machine.describe()['cpu']}, PyTorch {torch.__version__} on one thread:",
             "median step times of whole networks, and what the models of single layers that come with the",
-            "package say of them. Nothing was fitted to the networks.",
+            "package say of them. The first prediction is fitted to no network. That with a fixed cost has",
+            "what `calibrate_network` finds per step and per layer in steps of the *other* networks at batch",
+            "1, those of inference and of training apart.",
             "",
-            *(f"| {' | '.join(row)} |" for row in (HEAD, ("---", *["---:"] * 6), *rows)),
+            *(f"| {' | '.join(row)} |" for row in (HEAD, ("---", *["---:"] * 8), *rows)),
             "",
             mean,
             "",

@@ -343,6 +343,8 @@ def test_network(made, capsys):
         assert got == code and tells in err and err.count("\n") == 1
     code, _, err = run(capsys, "layertime", *argv[:2], model, *argv[2:])
     assert code == 2 and "a second model of kind 'dense'" in err
+    told = json.loads(good(capsys, *argv, "--step-ms", 2, "--layer-ms", 0.5, "--json"))
+    assert [told["layers"][-1][key] for key in ("kind", "ms")] == ["step", 3.0]
     models = tg.layertime.load_models("tensorflow-gpu")
     estimate = tg.layertime.network_time(models, tg.layertime.read_layers(net), 64, "SGD", "K40")
     for name in ("tensorflow-gpu", "tensorflow-gpu/dense"):

@@ -569,6 +569,53 @@ def test_a_ring_sends_its_share():
     assert tg.layertime.exposed_ms(10, 8, 0.5) == 6 and tg.layertime.exposed_ms(3, 8, 0.5) == 0
 
 
+def steps_of(depths, batch=1, optimizer="None", **cost):
+    layer = Layer("it", "dense", {"dim_input": 300, "dim_output": 200})
+    return [network_time({"dense": Fake()}, [layer] * n, batch, optimizer, "V100", **cost) for n in depths]
+
+
+def test_a_fixed_cost_is_found_again():
+    plain = steps_of((3, 30, 12))
+    true = tg.layertime.StepCost(0.4, 0.05)
+    real = steps_of((3, 30, 12), **true._asdict())
+    assert [one.ms for one in real] == pytest.approx(
+        [a.ms + 0.4 + 0.05 * n for a, n in zip(plain, (3, 30, 12), strict=True)]
+    )
+    fixed = real[0].per_layer[-1]
+    assert (fixed.kind, fixed.ms) == ("step", pytest.approx(0.55)) and fixed.low == fixed.ms == fixed.high
+    measured = [one.ms for one in real]
+    for given in (plain, real):  # what an estimate has already does not count
+        assert tg.layertime.calibrate_network(given[:2], measured[:2]) == pytest.approx(true)
+    one = tg.layertime.calibrate_network(plain[1:2], measured[1:2])
+    assert one == pytest.approx((0.0, (0.4 + 30 * 0.05) / 30))
+    two = steps_of((30, 30))
+    assert tg.layertime.calibrate_network(two, [2.0 * two[0].ms, 2.0 * two[0].ms]).step_ms == 0
+
+
+def test_no_fixed_cost_is_below_0():
+    plain = steps_of((3, 30))
+    assert tg.layertime.calibrate_network(plain, [0.5 * one.ms for one in plain]) == (0, 0)
+    ms = [one.ms for one in plain]
+    deep = tg.layertime.calibrate_network(plain, [ms[0] + 1.0, ms[1] + 0.5])  # less for the deeper one
+    assert deep.layer_ms == 0
+    weights = 1 / np.array([ms[0] + 1.0, ms[1] + 0.5])
+    assert deep.step_ms == pytest.approx(np.sum(weights**2 * [1.0, 0.5]) / np.sum(weights**2))
+
+
+def test_steps_that_say_nothing_of_a_fixed_cost():
+    plain = steps_of((3,)) + steps_of((3,), optimizer="SGD")
+    for given, measured, *names in (
+        ([], [], "predicted_ms"),
+        (plain[:1], [1.0, 2.0], "measured_ms: expected 1 number"),
+        (plain[:1], [0.0], "measured_ms"),
+        (plain, [1.0, 2.0], "inference", "training"),
+        ([1.0], [1.0], "estimates", "float"),
+    ):
+        refuses(lambda: tg.layertime.calibrate_network(given, measured), tg.ConfigError, *names)
+    for name in ("step_ms", "layer_ms"):
+        refuses(lambda: steps_of((3,), **{name: -1}), tg.ConfigError, name)
+
+
 def test_factors_are_medians():
     assert tg.layertime.fit_factor([3, 8, 5], [2, 4, 5]) == 1.5
     for predicted, measured, *names in (

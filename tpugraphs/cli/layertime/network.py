@@ -48,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--without NAME", meaning, **common.REPEATED)
     meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor"
     option(parser, "--factor X", meaning, type=float, default=1.0)
+    meaning = "fixed cost of a step, and of each layer, in ms, see tg.layertime.calibrate_network"
+    option(parser, "--step-ms X", meaning, type=float, default=0.0)
+    option(parser, "--layer-ms X", "see --step-ms", type=float, default=0.0)
     shared.add_level(parser)
     option(parser, "--samples N", "samples of an epoch, to show its time, too", type=whole(1, 2**62 - 1))
     option(parser, "--epochs E", "epochs of a run, to show its time, too", type=whole(1, 2**62 - 1))
@@ -71,7 +74,17 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError(f"{name}: a second model of kind {model.kind!r}; give one of each kind")
             models[model.kind] = model
     layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
-    names = ("replicas", "factor", "link_gbps", "latency_ms", "overlap", "level", "without")
+    names = (
+        "step_ms",
+        "layer_ms",
+        "replicas",
+        "factor",
+        "link_gbps",
+        "latency_ms",
+        "overlap",
+        "level",
+        "without",
+    )
     how = {name: getattr(args, name) for name in names}
     where = shared.device(args.device)
     estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)

@@ -18,6 +18,7 @@ from tpugraphs.layertime.networks.layer import Layer, in_kinds, table_of
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import check_choice, check_number, check_share, check_whole, counted, few, tables
 
+STEP = "step"  # kind of the row with the fixed cost
 _SHOWN = 10  # layers in the text of an estimate
 _SGD_PASSES = 3  # SGD reads weights and gradients, and writes weights
 _MOST_GBPS, _MOST_MS = 1e4, 1e3  # of a link that is fitted
@@ -59,8 +60,8 @@ class Estimate:
         Its ends in ms. They are sums over the layers, since on one device all layers tend to be off in the
         same direction. NaN if no level was given.
     per_layer : list of LayerTime
-        In the order of the network; their `ms` sum up to `ms`. Communication that computing does not hide is
-        the last row, of kind ``link``.
+        In the order of the network; their `ms` sum up to `ms`. The fixed cost of a step, if there is one, is
+        a row of kind ``step``; communication that computing does not hide is the last, of kind ``link``.
     batch_size, replicas : int
     device, optimizer : str
     level : float or None
@@ -161,6 +162,8 @@ def network_time(
     last_model: Any | None = None,
     level: float | None = 0.8,
     without: Collection[str] = (),
+    step_ms: float = 0.0,
+    layer_ms: float = 0.0,
 ) -> Estimate:
     """Predict the time of a step of a network: the sum of its layers.
 
@@ -202,6 +205,8 @@ def network_time(
         Of the interval; None: no intervals.
     without : collection of str
         Layers to leave out, by name, kind or source. Layers without a kind must be named here.
+    step_ms, layer_ms : float
+        Fixed cost of a step, and of each of its layers, in milliseconds; see `calibrate_network`.
 
     Returns
     -------
@@ -244,6 +249,7 @@ def network_time(
     check_number("factor", factor, 0, 1e6, above=True)
     check_number("latency_ms", latency_ms, 0, 1e6)
     check_number("overlap", overlap, 0, 1)
+    fixed = check_number("step_ms", step_ms, 0, 1e6), check_number("layer_ms", layer_ms, 0, 1e6)
     if level is not None:
         check_share("level", level)
     if method == "ring" and last_model is not None:
@@ -271,6 +277,10 @@ def network_time(
 
     rows = times(models, kept[:before], -(batch_size // -replicas), factor)
     rows += times(last, kept[before:], batch_size, 1.0)
+    if any(fixed):
+        cost = fixed[0] + len(rows) * fixed[1]
+        ends = cost if level is not None else math.nan
+        rows.append(LayerTime("fixed cost", STEP, cost, ends, ends, 0.0))
     if replicas > 1 and optimizer != "None":
         if link_gbps is None:
             raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
@@ -429,7 +439,7 @@ def fit_factor(predicted_ms: ArrayLike, measured_ms: ArrayLike) -> float:
     ConfigError
         Different lengths, none at all, or a time that is not a finite number above 0.
     """
-    predicted, measured = _positive(predicted_ms=predicted_ms, measured_ms=measured_ms)
+    predicted, measured = positive(predicted_ms=predicted_ms, measured_ms=measured_ms)
     return float(np.median(predicted / measured))
 
 
@@ -472,7 +482,7 @@ class Scaling:
         ConfigError
             As `fit_scaling`.
         """
-        n, alone, size = _positive(replicas=replicas, alone_per_s=alone_per_s, gradient_bytes=gradient_bytes)
+        n, alone, size = positive(replicas=replicas, alone_per_s=alone_per_s, gradient_bytes=gradient_bytes)
         return self._together(n, alone, size)
 
     def _together(self, n: Floats, alone: Floats, size: Floats) -> Floats:
@@ -520,7 +530,7 @@ def fit_scaling(
         Different lengths, fewer than 3 rows, or a number out of its range.
     """
     columns = {"alone_per_s": alone_per_s, "together_per_s": together_per_s, "gradient_bytes": gradient_bytes}
-    n, alone, together, size = _positive(replicas=replicas, **columns)
+    n, alone, together, size = positive(replicas=replicas, **columns)
     if n.size < 3:
         raise ConfigError(f"fit_scaling: expected 3 rows or more, got {n.size}")
     if overlap is not None:
@@ -547,7 +557,8 @@ def fit_scaling(
     return best
 
 
-def _positive(**columns: ArrayLike) -> list[Floats]:
+def positive(**columns: ArrayLike) -> list[Floats]:
+    """Return columns of equal length as float64; ConfigError unless all are finite and above 0."""
     found: list[Floats] = []
     for name, values in columns.items():
         try:
