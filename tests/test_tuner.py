@@ -90,8 +90,8 @@ def test_trees_and_choices_are_the_same_bits_for_any_number_of_threads(threads):
     found = []
     for number in (1, 2, 3):
         threads(number)
-        chosen, *how = _core.next_configs(x, y, cause, pool, 8, 5)
-        mean = _core.process(x, y, pool, np.zeros(8), 6)
+        chosen, *how = _core.next_configs(x, y, cause, pool, 8, True, 5)
+        mean = _core.process(x, y, pool, np.zeros(8), True, 6)
         found.append(
             [_core.tree_means(x, y, pool, 40, 7).tobytes(), chosen.tobytes(), repr(how)]
             + [np.asarray(one).tobytes() for one in mean]
@@ -109,7 +109,7 @@ def test_the_process_agrees_with_its_reference(n, F, seed):
     rng = np.random.default_rng(seed)
     x, pool, y = rng.random((n, F)), rng.random((90, F)), rng.normal(size=n)
     logs = np.concatenate([rng.normal(size=F), [0.3 * rng.normal(), -3 + rng.normal()]])
-    value, gradient, left_out, mean, bound, chosen = _core.process(x, y, pool, logs, 6)
+    value, gradient, left_out, mean, bound, chosen = _core.process(x, y, pool, logs, False, 6)
     assert value == pytest.approx(surrogate.value(x, y, logs), rel=1e-10)
     expected = surrogate.gradient(x, y, logs)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
@@ -118,13 +118,15 @@ def test_the_process_agrees_with_its_reference(n, F, seed):
     assert (bound >= variance - 1e-9).all() and (bound <= np.exp(logs[-2]) + 1e-12).all()
     if n > 1:
         np.testing.assert_allclose(left_out, surrogate.left_out(x, y, logs), rtol=1e-7, atol=1e-8)
-    assert chosen.tolist() == surrogate.choose(x, y, pool, logs, 6)
+    assert chosen.tolist() == surrogate.choose(x, y, pool, logs, False, 6)
+    likely = _core.process(x, y, pool, logs, True, 6)[-1].tolist()
+    assert likely == surrogate.choose(x, y, pool, logs, True, 6)
 
 
 def test_a_batch_is_spread_and_ignorance_alone_decides_without_a_slope():
     x, y, pool = rows(5, 200, 2)
     logs = np.array([1.0, 1.0, 0.0, -4.0])
-    chosen = _core.process(x, 0 * y, pool, logs, 10)[-1]
+    chosen = _core.process(x, 0 * y, pool, logs, False, 10)[-1]
     assert np.unique(chosen).size == 10
     apart = np.sqrt(((pool[chosen][:, None] - pool[chosen][None]) ** 2).sum(2)) + 9 * np.eye(10)
     assert apart.min() > 0.1
@@ -132,7 +134,7 @@ def test_a_batch_is_spread_and_ignorance_alone_decides_without_a_slope():
 
 def test_rows_that_are_equal_leave_a_process_definite():
     x, y, pool = np.ones((40, 2)), np.arange(40.0), np.random.default_rng(0).random((20, 2))
-    value, gradient, *found, chosen = _core.process(x, y, pool, np.array([0.0, 0, 7, -7]), 20)
+    value, gradient, *found, chosen = _core.process(x, y, pool, np.array([0.0, 0, 7, -7]), True, 20)
     assert (
         math.isfinite(value) and np.isfinite(gradient).all() and all(np.isfinite(one).all() for one in found)
     )
@@ -166,18 +168,18 @@ CAUSE, LOGS = np.zeros(6, np.int32), np.zeros(4)
         (lambda: _core.tree_means(X.astype(np.float32), Y, POOL, 3, 0), ["x", "float32"]),
         (lambda: _core.tree_means(X.tolist(), Y, POOL, 3, 0), ["x", "list"]),
         (lambda: _core.tree_means(X[::2], Y[:3], POOL, 3, 0), ["x"]),
-        (lambda: _core.process(X, Y, POOL, LOGS[:3], 1), ["logs"]),
-        (lambda: _core.process(X, Y, POOL, LOGS * np.nan, 1), ["logs"]),
-        (lambda: _core.process(X, Y, POOL, LOGS, 10), ["count"]),
-        (lambda: _core.process(X, Y, POOL, LOGS, -1), ["count"]),
-        (lambda: _core.process(np.zeros((301, 2)), np.zeros(301), POOL, LOGS, 1), ["300"]),
-        (lambda: _core.next_configs(X, Y, CAUSE, POOL, 10, 0), ["count"]),
-        (lambda: _core.next_configs(X, Y, CAUSE, POOL, -1, 0), ["count"]),
-        (lambda: _core.next_configs(X, Y, CAUSE - 1, POOL, 1, 0), ["cause", "-1"]),
-        (lambda: _core.next_configs(X, Y, CAUSE + 8, POOL, 1, 0), ["cause", "8"]),
-        (lambda: _core.next_configs(X, Y, CAUSE + 1, POOL, 1, 0), ["2 rows"]),
-        (lambda: _core.next_configs(X, Y, CAUSE.astype(np.int64), POOL, 1, 0), ["cause", "int64"]),
-        (lambda: _core.next_configs(NAN, Y, CAUSE, POOL, 1, 0), ["x"]),
+        (lambda: _core.process(X, Y, POOL, LOGS[:3], True, 1), ["logs"]),
+        (lambda: _core.process(X, Y, POOL, LOGS * np.nan, True, 1), ["logs"]),
+        (lambda: _core.process(X, Y, POOL, LOGS, True, 10), ["count"]),
+        (lambda: _core.process(X, Y, POOL, LOGS, True, -1), ["count"]),
+        (lambda: _core.process(np.zeros((301, 2)), np.zeros(301), POOL, LOGS, True, 1), ["300"]),
+        (lambda: _core.next_configs(X, Y, CAUSE, POOL, 10, True, 0), ["count"]),
+        (lambda: _core.next_configs(X, Y, CAUSE, POOL, -1, True, 0), ["count"]),
+        (lambda: _core.next_configs(X, Y, CAUSE - 1, POOL, 1, True, 0), ["cause", "-1"]),
+        (lambda: _core.next_configs(X, Y, CAUSE + 8, POOL, 1, True, 0), ["cause", "8"]),
+        (lambda: _core.next_configs(X, Y, CAUSE + 1, POOL, 1, True, 0), ["2 rows"]),
+        (lambda: _core.next_configs(X, Y, CAUSE.astype(np.int64), POOL, 1, True, 0), ["cause", "int64"]),
+        (lambda: _core.next_configs(NAN, Y, CAUSE, POOL, 1, True, 0), ["x"]),
         (lambda: _core.first_configs(X, POOL, 10, 0), ["count"]),
         (lambda: _core.first_configs(X, POOL, -1, 0), ["count"]),
         (lambda: _core.first_configs(X, POOL[:, :1].copy(), 1, 0), ["pool"]),
@@ -191,7 +193,7 @@ def test_values_at_the_edge_of_floats_choose_distinct_rows():
     for x in (X * 1e299, X * 1e-299, X * 0):
         for y in (Y * 1e299, Y * 0, Y):
             for cause in (CAUSE, np.array([0, 0, 1, 2, 7, 1], np.int32)):
-                chosen = _core.next_configs(x, y, cause, POOL * 1e299, 9, 2**64 - 1)[0]
+                chosen = _core.next_configs(x, y, cause, POOL * 1e299, 9, True, 2**64 - 1)[0]
                 assert sorted(chosen) == list(range(9))
     for x in (NAN, HUGE, X[:0], X):
         for pool in (POOL, POOL * np.nan, POOL * 1e300):
@@ -199,7 +201,7 @@ def test_values_at_the_edge_of_floats_choose_distinct_rows():
 
 
 def test_nothing_to_choose_from_is_nothing_chosen():
-    assert _core.next_configs(X, Y, CAUSE, POOL[:0], 0, 0)[0].size == 0
+    assert _core.next_configs(X, Y, CAUSE, POOL[:0], 0, True, 0)[0].size == 0
     assert _core.tree_means(X, Y, POOL[:0], 3, 0).shape == (0,)
     assert _core.first_configs(X, POOL[:0], 0, 0).size == 0
 
@@ -307,13 +309,14 @@ def test_large_values_are_sought_where_these_are_good():
     assert other._told().tolist() == tuner._told().tolist()
 
 
+@pytest.mark.parametrize("gaining", [False, True])
 @pytest.mark.parametrize("cause", [1, 3, 7])
-def test_a_half_that_fails_is_kept_away_from(cause):
+def test_a_half_that_fails_is_kept_away_from(cause, gaining):
     rng = np.random.default_rng(cause)
     x, pool = rng.random((60, 2)), rng.random((500, 2))
     bad, y = x[:, 0] > 0.6, (x[:, 1] - 0.5) ** 2 * 8
     causes = np.where(bad, cause, 0).astype(np.int32)
-    chosen = _core.next_configs(x, np.where(bad, 0, y - y.mean()), causes, pool, 8, 0)[0]
+    chosen = _core.next_configs(x, np.where(bad, 0, y - y.mean()), causes, pool, 8, gaining, 0)[0]
     assert (pool[chosen, 0] > 0.6).sum() <= 1  # of 8; by chance 3
 
 
@@ -390,6 +393,23 @@ def test_asking_one_by_one_is_as_asking_for_several():
     for config, value in [(c, bowl(c)) for c in other.space.configs(other._told())]:
         fresh.tell(config, value)
     assert fresh.ask(5) == other.ask(5)
+
+
+@pytest.mark.parametrize(
+    ("best_at", "count", "gaining"), [(3, 59, True), (3, 60, False), (39, 60, False), (40, 60, True)]
+)
+def test_without_a_gain_for_20_measurements_it_looks_elsewhere(best_at, count, gaining, monkeypatch):
+    said, ask = [], _core.next_configs
+
+    def asked(*given):
+        said.append(given[5])
+        return ask(*given)
+
+    monkeypatch.setattr(_core, "next_configs", asked)
+    tuner = tg.Tuner(SPACE, seed=1)
+    for i, config in enumerate(tg.Tuner(SPACE, seed=2).ask(count)):
+        tuner.tell(config, 0.5 if i == best_at else bowl(config))
+    assert len(tuner.ask(2)) == 2 and said == [gaining]
 
 
 def test_records_of_another_device_lead_the_first_configs():

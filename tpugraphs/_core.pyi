@@ -676,6 +676,7 @@ def process(
     y: NDArray[np.float64],
     pool: NDArray[np.float64],
     logs: NDArray[np.float64],
+    gaining: bool,
     count: int,
     /,
 ) -> tuple[
@@ -692,6 +693,7 @@ def next_configs(
     cause: NDArray[np.int32],
     pool: NDArray[np.float64],
     count: int,
+    gaining: bool,
     key: int,
     /,
 ) -> tuple[NDArray[np.int64], str, float, float]: ...

@@ -78,8 +78,8 @@ static PyObject *tree_means(PyObject *self, PyObject *args) {
 }
 
 /* With no chance of failing; found: gradient (F + 2), left_out (n), mean (m), variance (m), chosen (count). */
-static tg_status look(PyArrayObject *const a[3], const npy_intp dims[3], const double *logs, double *value,
-                      PyArrayObject *const found[5], tg_error *err) {
+static tg_status look(PyArrayObject *const a[3], const npy_intp dims[3], const double *logs, int gaining,
+                      double *value, PyArrayObject *const found[5], tg_error *err) {
     const double *x = TG_F64(a[0]), *y = TG_F64(a[1]), *pool = TG_F64(a[2]);
     double *mean = TG_F64(found[2]), *none = calloc((size_t)dims[2] + 1, sizeof *none);
     tg_surrogate s = {.block = NULL};
@@ -90,22 +90,23 @@ static tg_status look(PyArrayObject *const a[3], const npy_intp dims[3], const d
     if (status == TG_OK) status = tg_surrogate_left_out(&s, TG_F64(found[1]), err);
     if (status == TG_OK) status = tg_surrogate_mean(&s, pool, dims[2], mean, TG_F64(found[3]), err);
     if (status == TG_OK)
-        status = tg_surrogate_choose(&s, pool, dims[2], mean, none, PyArray_DIM(found[4], 0),
+        status = tg_surrogate_choose(&s, pool, dims[2], mean, none, gaining, PyArray_DIM(found[4], 0),
                                      TG_I64(found[4]), err);
     tg_surrogate_free(&s);
     free(none);
     return status;
 }
 
-/* process(x, y, pool, logs, count) -> (value, gradient, left_out, mean, variance, chosen): all of search/surrogate.h */
+/* process(x, y, pool, logs, gaining, count) -> (value, gradient, left_out, mean, variance, chosen): all of search/surrogate.h */
 static PyObject *process(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *given[3], *of;
     PyArrayObject *a[3], *found[5] = {NULL};
     npy_intp dims[3];
     double value = 0;
+    int gaining;
     long long count;
-    if (!PyArg_ParseTuple(args, "OOOOL:process", &given[0], &given[1], &given[2], &of, &count) ||
+    if (!PyArg_ParseTuple(args, "OOOOpL:process", &given[0], &given[1], &given[2], &of, &gaining, &count) ||
         !take(given, a, dims))
         return NULL;
     npy_intp logs = dims[1] + 2;
@@ -121,7 +122,7 @@ static PyObject *process(PyObject *self, PyObject *args) {
         made = (found[i] = tg_new_array(i < 4 ? NPY_FLOAT64 : NPY_INT64, 1, &sizes[i])) != NULL;
     if (made) memset(TG_F64(found[0]), 0, (size_t)logs * sizeof(double));
     PyThreadState *thread = PyEval_SaveThread();
-    const tg_status status = made ? look(a, dims, TG_F64(at), &value, found, &err) : TG_E_MEMORY;
+    const tg_status status = made ? look(a, dims, TG_F64(at), gaining, &value, found, &err) : TG_E_MEMORY;
     PyEval_RestoreThread(thread);
     if (status == TG_OK)
         return Py_BuildValue("dNNNNN", value, found[0], found[1], found[2], found[3], found[4]);
@@ -130,16 +131,17 @@ static PyObject *process(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* next_configs(x, y, cause, pool, count, key) -> (chosen (count,) int64, model, tau of the process, of trees) */
+/* next_configs(x, y, cause, pool, count, gaining, key) -> (chosen (count,) int64, model, tau of the process, of trees) */
 static PyObject *next_configs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *given[3], *causes;
     PyArrayObject *a[3];
     npy_intp dims[3];
     long long count;
+    int gaining;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, "OOOOLK:next_configs", &given[0], &given[1], &causes, &given[2], &count,
-                          &key) ||
+    if (!PyArg_ParseTuple(args, "OOOOLpK:next_configs", &given[0], &given[1], &causes, &given[2], &count,
+                          &gaining, &key) ||
         !take(given, a, dims))
         return NULL;
     PyArrayObject *cause = tg_array(causes, "cause", NPY_INT32, 1, dims, "(n,)");
@@ -157,7 +159,7 @@ static PyObject *next_configs(PyObject *self, PyObject *args) {
     const npy_intp many = (npy_intp)count;
     PyArrayObject *chosen = tg_new_array(NPY_INT64, 1, &many);
     if (chosen == NULL) return NULL;
-    const tg_told told = {dims[0], dims[1], TG_F64(a[0]), TG_F64(a[1]), TG_I32(cause)};
+    const tg_told told = {dims[0], dims[1], TG_F64(a[0]), TG_F64(a[1]), TG_I32(cause), gaining};
     tg_asked asked;
     tg_error err;
     tg_cancel cancel = tg_python_cancel();

@@ -263,11 +263,8 @@ tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m
 
 /* ---- choosing ---- */
 
-double tg_bound(double mean, double deviation, double failing) {
-    return mean + per_failure * failing - deviation;
-}
-
-double tg_wanted(double mean, double deviation, double failing, double best) {
+double tg_wanted(double mean, double deviation, double failing, double best, int gaining) {
+    if (!gaining) return mean + per_failure * failing - deviation;
     const double ahead = (best - mean) / deviation, share = fmax(1 - failing, 1e-3);
     if (ahead < -5) return -1e-9 * exp(ahead) * deviation * share; /* nothing is left of it, but the order */
     const double below = 0.5 * erfc(-ahead * 0.70710678118654752),
@@ -327,7 +324,8 @@ static void condition(const choosing *c, int64_t one, int64_t k, double noise) {
 }
 
 tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t m, const double *mean,
-                              const double *failing, int64_t count, int64_t *chosen, tg_error *err) {
+                              const double *failing, int gaining, int64_t count, int64_t *chosen,
+                              tg_error *err) {
     const int64_t tiles = (m + TILE - 1) / TILE, rows = s->n + count;
     double *block = malloc((size_t)(tiles * TILE * (s->F + rows + 1) + rows) * sizeof *block);
     if (block == NULL)
@@ -353,7 +351,8 @@ tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t
         for (int64_t i = 0; i < m; i++) {
             int taken = 0;
             for (int64_t j = 0; j < k; j++) taken |= chosen[j] == i;
-            const double value = tg_wanted(mean[i], sqrt(fmax(c.variance[i], 1e-12)), failing[i], best);
+            const double value =
+                tg_wanted(mean[i], sqrt(fmax(c.variance[i], 1e-12)), failing[i], best, gaining);
             if (!taken && (value < least || chosen[k] < 0)) least = value, chosen[k] = i;
         }
         if (k + 1 < count) condition(&c, chosen[k], k, noise);

@@ -41,15 +41,14 @@ tg_status tg_surrogate_left_out(const tg_surrogate *s, double *mean, tg_error *e
 tg_status tg_surrogate_mean(const tg_surrogate *s, const double *pool, int64_t m, double *mean,
                             double *variance, tg_error *err);
 
-/* A lower confidence bound of a candidate, by what it is predicted to be and its chance of failing. */
-double tg_bound(double mean, double deviation, double failing);
-
-/* How little a candidate is wanted: minus the expected improvement on `best` of one that may fail. */
-double tg_wanted(double mean, double deviation, double failing, double best);
+/* How little a candidate is wanted, by what it is predicted to be and its chance of failing. While gains come, minus the
+   expected improvement on `best`, which asks for the likely best; else the lower confidence bound, which looks elsewhere. */
+double tg_wanted(double mean, double deviation, double failing, double best, int gaining);
 
 /* Chooses `count` of pool(m, F) one after the other, each best by tg_wanted, where deviations count those chosen before as
    measured (GP-BUCB, Desautels, Krause, Burdick 2014). mean(m) is that of tg_surrogate_mean, failing(m) the chance of failing. */
 tg_status tg_surrogate_choose(const tg_surrogate *s, const double *pool, int64_t m, const double *mean,
-                              const double *failing, int64_t count, int64_t *chosen, tg_error *err);
+                              const double *failing, int gaining, int64_t count, int64_t *chosen,
+                              tg_error *err);
 
 #endif

@@ -173,7 +173,7 @@ static tg_status choose_by_trees(asking *a, int64_t count, int64_t *chosen, tg_e
         }
         const double mean = sum / TREES;
         const double deviation = sqrt(fmax(squares / TREES - mean * mean, 1e-12));
-        a->mean[i] = tg_wanted(mean, deviation, a->failing[i], best);
+        a->mean[i] = tg_wanted(mean, deviation, a->failing[i], best, a->told->gaining);
     }
     if (status == TG_OK) least_of(a->mean, a->m, count, chosen);
     return status;
@@ -193,13 +193,15 @@ static tg_status choose_by_process(asking *a, const tg_surrogate *process, int64
     double *x = (double *)(near + wanted), *mean = x + closely * F, *failing = mean + closely;
     tg_status status = tg_surrogate_mean(process, a->pool, a->m, a->mean, a->variance, err);
     for (int64_t i = 0; i < a->m; i++)
-        a->guess[i] = tg_bound(a->mean[i], sqrt(fmax(a->variance[i], 0)), a->failing[i]);
+        a->guess[i] = tg_wanted(a->mean[i], sqrt(fmax(a->variance[i], 0)), a->failing[i], 0, 0);
     least_of(a->guess, a->m, wanted, near);
     for (int64_t i = 0; i < closely; i++) {
         memcpy(x + i * F, a->pool + near[i] * F, (size_t)F * sizeof *x);
         mean[i] = a->mean[near[i]], failing[i] = a->failing[near[i]];
     }
-    if (status == TG_OK) status = tg_surrogate_choose(process, x, closely, mean, failing, batch, chosen, err);
+    if (status == TG_OK)
+        status =
+            tg_surrogate_choose(process, x, closely, mean, failing, a->told->gaining, batch, chosen, err);
     for (int64_t i = 0; i < batch && status == TG_OK; i++) {
         const int64_t one = chosen[i];
         chosen[i] = near[one], near[one] = -1;

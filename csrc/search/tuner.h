@@ -17,6 +17,7 @@ typedef struct tg_told {
     const double *x;      /* (n, F) columns of the configs */
     const double *y;      /* (n) smaller is better; not read where it failed */
     const int32_t *cause; /* (n) 0: it ran; else why it failed, below TG_CAUSES */
+    int gaining;          /* see tg_wanted */
 } tg_told;
 
 typedef struct tg_asked {

@@ -55,22 +55,24 @@ def left_out(x: Array, y: Array, logs: Array) -> Array:
     return np.array([predict(x[rows != i], y[rows != i], x[[i]], logs)[0][0] for i in rows])
 
 
-def wanted(mean: Array, deviation: Array, best: float) -> Array:
-    """Minus the expected improvement; the least is wanted most."""
+def wanted(mean: Array, deviation: Array, best: float, gaining: bool) -> Array:
+    """Minus the expected improvement, or a lower confidence bound; the least is wanted most."""
+    if not gaining:
+        return mean - deviation
     ahead = (best - mean) / deviation
     below = np.array([0.5 * math.erfc(-one / math.sqrt(2)) for one in ahead])
     expected = deviation * (ahead * below + np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi))
     return -np.where(ahead < -5, 1e-9 * np.exp(np.minimum(ahead, 0)) * deviation, expected)
 
 
-def choose(x: Array, y: Array, pool: Array, logs: Array, count: int) -> list[int]:
+def choose(x: Array, y: Array, pool: Array, logs: Array, gaining: bool, count: int) -> list[int]:
     """Rows of the pool, each after the ones before have been measured at their mean."""
     chosen: list[int] = []
     mean = predict(x, y, pool, logs)[0]
     for _ in range(count):
         known = np.concatenate([x, pool[chosen]])
         variance = predict(known, np.zeros(len(known)), pool, logs)[1]
-        value = wanted(mean, np.sqrt(np.maximum(variance, 1e-12)), y.min())
+        value = wanted(mean, np.sqrt(np.maximum(variance, 1e-12)), y.min(), gaining)
         value[chosen] = np.inf
         chosen.append(int(np.argmin(value)))
     return chosen

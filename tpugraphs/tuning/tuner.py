@@ -31,6 +31,7 @@ Paths = str | os.PathLike[str]
 
 _FIRST = 4  # configs that run before there is a surrogate
 _EARLY = 60  # measurements after each of which it learns, and before ranks alone count
+_PATIENCE = 20  # later measurements without a gain before it looks elsewhere
 _SHARE = 20  # after so many measurements, what is known is looked at again with each such part more
 _ALL = 20_000  # configs that are all candidates; of a larger space some are
 _DRAWN, _NEAR = 3000, 10  # of a larger space: by chance, next to so many best
@@ -46,10 +47,11 @@ class Tuner:
 
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
     what was told better, by cross-validation. The next configuration is that of the largest expected
-    improvement; those of one batch are chosen as if the ones before had been measured. After 60 measurements
-    it learns anew with every 5 % more. Failures are learnt apart, each cause by trees of its own. What a
-    ranker predicts, and what records of other problems and devices show, are further columns of the
-    surrogate: a prior that misleads is corrected.
+    improvement; later, when 20 measurements brought no gain, that of the lowest confidence bound, until one
+    does. Those of one batch are chosen as if the ones before had been measured. After 60 measurements it
+    learns anew with every 5 % more. Failures are learnt apart, each cause by trees of its own. What a ranker
+    predicts, and what records of other problems and devices show, are further columns of the surrogate: a
+    prior that misleads is corrected.
 
     Parameters
     ----------
@@ -333,14 +335,15 @@ class Tuner:
         if not count:
             return np.empty(0, np.int64)
         ran, known = cause == 0, self._of(np.concatenate([told, pool]))
-        y = np.zeros(len(cause))
+        early, y = bool(ran.sum() < _EARLY), np.zeros(len(cause))
+        gaining = early or len(cause) - 1 - np.flatnonzero(ran)[np.argmin(cost[ran])] < _PATIENCE
         y[ran] = targets(cost[ran], "normal-score")
-        if ran.sum() < _EARLY:  # the size of gains matters too
+        if early:  # the size of gains matters too
             logs = np.log(cost[ran])
             y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
         x = np.column_stack([self.space.core.columns(told), known[: len(told)]])
         candidates = np.column_stack([self.space.core.columns(pool), known[len(told) :]])
-        asked = _core.next_configs(x, y, cause, candidates, count, self._key(self._learnt[0]))
+        asked = _core.next_configs(x, y, cause, candidates, count, bool(gaining), self._key(self._learnt[0]))
         self._asked = asked[1:]
         return asked[0]
 
