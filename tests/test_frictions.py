@@ -107,7 +107,7 @@ def test_a_network_without_an_optimizer() -> None:
     layers = [Layer("a", "dense", {"dim_input": 3, "dim_output": 5})]
     estimates = [network_time({"dense": Fake()}, layers, 8, none, "V100") for none in (None, "None")]
     assert estimates[0] == estimates[1] and estimates[0].optimizer == "None"
-    refuses(lambda: network_time({"dense": Fake()}, layers, 8, "sgd", "V100"), tg.ConfigError, "optimizer")
+    refuses(lambda: network_time({"dense": Fake()}, layers, 8, "sgdx", "V100"), tg.ConfigError, "optimizer")
 
 
 def test_a_report_says_what_was_learnt_from() -> None:
