@@ -31,7 +31,7 @@ BYTES = 4
 
 
 def optimizer_named(name: object) -> str:
-    """Return an optimizer's name as tables have it, from one in any case; None is ``None``, AdamW is Adam.
+    """Return the name that tables use for an optimizer: ignore case, map None to ``None`` and AdamW to Adam.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class Memory:
     interval : (float, float)
         Its confidence interval, at 95 %.
     faults : (float, float)
-        Page faults per call: without :func:`keep_memory`, and with it.
+        Page faults per call, first without and then with :func:`keep_memory`.
     resident : (float, float)
         MiB of the process after the runs, in both states.
     """

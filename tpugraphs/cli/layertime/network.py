@@ -74,17 +74,9 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError(f"{name}: a second model of kind {model.kind!r}; give one of each kind")
             models[model.kind] = model
     layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
-    names = (
-        "step_ms",
-        "layer_ms",
-        "replicas",
-        "factor",
-        "link_gbps",
-        "latency_ms",
-        "overlap",
-        "level",
-        "without",
-    )
+    names = [
+        "step_ms", "layer_ms", "replicas", "factor", "link_gbps", "latency_ms", "overlap", "level", "without",
+    ]  # fmt: skip
     how = {name: getattr(args, name) for name in names}
     where = shared.device(args.device)
     estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)

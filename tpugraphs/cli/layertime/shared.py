@@ -116,7 +116,7 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
 
 
 def models_of(name: str) -> list[LayerTimeModel]:
-    """Read a model from a file, or those of the package: all of a set, or one, as ``pytorch-cpu/dense``.
+    """Load a model from a file, or shipped ones: a set (``pytorch-cpu``) or one (``pytorch-cpu/dense``).
 
     Raises
     ------

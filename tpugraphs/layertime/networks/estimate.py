@@ -187,8 +187,8 @@ def network_time(
     batch_size : int
         Of all replicas together.
     optimizer : str
-        In any case. ``None``: the forward pass alone. Otherwise forward, backward and update; that of AdamW
-        takes as long as Adam's.
+        Upper and lower case are the same. ``None``: the forward pass alone. Otherwise forward, backward and
+        update. AdamW is predicted as Adam.
     device : name or Device
         Each model looks a name up among the devices that it knows.
     replicas : int

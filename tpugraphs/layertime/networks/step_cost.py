@@ -20,7 +20,7 @@ class StepCost(NamedTuple):
     step_ms : float
         Once a step: the loop around it, its input, its loss.
     layer_ms : float
-        For each layer: what the framework does to start it.
+        Once a layer: the time that the framework takes to start it.
     """
 
     step_ms: float = 0.0
@@ -28,18 +28,17 @@ class StepCost(NamedTuple):
 
 
 def calibrate_network(estimates: Sequence[Estimate], measured_ms: Sequence[float]) -> StepCost:
-    """Learn the fixed cost of a step from measured steps: of one network, or of two that differ in depth.
+    """Learn the fixed cost of a step from measured steps.
 
-    A model of layers knows them in a loop of their own. In a step, each waits for the framework, too, which
-    weighs most at small batches. The least squares of (predicted - measured) / measured, with no cost below
-    0, say how long. One step, or several of equally many layers, are laid to the layers: deeper networks
-    wait more often.
+    Layers are measured one by one. In a step the framework also has to start each of them, which matters most
+    at small batches. The costs minimise the squares of (predicted - measured) / measured and are never
+    negative. Two networks of different depth give both costs. Networks of one depth give the cost per layer.
 
     Parameters
     ----------
     estimates : list of Estimate
-        What `network_time` says of the steps. Calibrate inference and training apart, and best with steps
-        that are short, where the cost is most of the time.
+        The results of `network_time` for these steps. Use short steps, whose fixed cost weighs most, and
+        calibrate inference and training separately.
     measured_ms : list of float
         Their measured milliseconds.
 
@@ -83,7 +82,7 @@ def calibrate_network(estimates: Sequence[Estimate], measured_ms: Sequence[float
 
 
 def _least_squares(design: Floats, wanted: Floats, columns: tuple[int, ...]) -> Floats:
-    """Return the solution (2,) that uses these columns only."""
+    """Solve for these columns of the design; the other costs are 0. Return (2,)."""
     found = np.zeros(2)
     if columns:
         found[list(columns)] = np.linalg.lstsq(design[:, columns], wanted, rcond=None)[0]
