@@ -17,12 +17,14 @@ LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $
 KERNELS = $(shell sed -n 's/^ *K.\([a-z0-9_]*\),.*/\1/p' csrc/kernels/kernels.h)
 SHARED_OPS = $(shell grep -L '^const tg_op ' csrc/ops/*.c) $(wildcard csrc/ops/*.h)
 NAMED = $(if $(OPS),$(SCORING_KERNELS) $(shell grep -oh 'k->[a-z0-9_]*' $(SHARED_OPS) $(OPS:%=csrc/ops/%.c) | sed 's/k->//'),$(KERNELS))
-UNUSED = $(filter-out $(filter-out $(TRAINING_KERNELS),$(NAMED)),$(KERNELS))
+TRAINS = $(TRAINING_KERNELS) $(if $(OPS),$(if $(filter $(TURNED_OPS),$(OPS)),,gemm_tn))
+UNUSED = $(filter-out $(filter-out $(TRAINS),$(NAMED)),$(KERNELS))
 ifneq ($(SMALL),)
 LIB_FLAGS += -DTG_SCORES_ONLY -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
 LIB_FLAGS += $(if $(OPS),-DTG_NETWORKS_ONLY $(if $(BF16),,-DTG_NO_BF16))
 CHOSEN = $(LIB)/chosen.h
 endif
+COMMA = ,
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
 GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
 ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)
@@ -52,12 +54,12 @@ $(LIB)/%.o: %.c csrc/flags.mk $(CHOSEN)
 # What is installed shows the functions of include/tpugraphs.h alone.
 $(INSTALLED)/libtpugraphs.a: $(OBJECTS)
 	@mkdir -p $(@D) && rm -f $@
-	$(LD) -r -o $(@D)/tpugraphs.o $^
+	$(LD) -r --unique -o $(@D)/tpugraphs.o $^
 	objcopy --localize-hidden $(@D)/tpugraphs.o
 	@$(AR) rcs $@ $(@D)/tpugraphs.o
 $(INSTALLED)/libtpugraphs.so.$(ABI): $(OBJECTS)
 	@mkdir -p $(@D)
-	$(CC) -shared -Wl,-soname,$(@F) -Wl,--gc-sections -Wl,-z,defs -o $@ $^ $(LIB_LINKS)
+	$(CC) -shared $(if $(SMALL),-s -Wl$(COMMA)-z$(COMMA)noseparate-code) -Wl,-soname,$(@F) -Wl,--gc-sections -Wl,-z,defs -o $@ $^ $(LIB_LINKS)
 install: $(INSTALLED)/libtpugraphs.a $(INSTALLED)/libtpugraphs.so.$(ABI)
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/tpugraphs
 	install -m 644 include/tpugraphs.h $(DESTDIR)$(PREFIX)/include

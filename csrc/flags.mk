@@ -4,7 +4,9 @@ CORE_FLAGS = -std=gnu11 -O3 -g0 -fopenmp -fvisibility=hidden -ffp-contract=fast 
 LIBRARY_FLAGS = -Iinclude -include csrc/clib/memory.h -DNDEBUG -ffunction-sections -fdata-sections
 # Kernels that no scores need, for a library that is to be small; and where the others are named.
 TRAINING_KERNELS = norm_back fix act_grad blend_by_back layer_norm_back unit_rows_back bend_back drop_rows add_normals elu_one_back lookup_grad digit_table_grad mix_backward attend_grad soften_back attend_sender attend_collect head_dots_back adamw list_mle logistic_row
-SCORING_KERNELS = base7_encode base7_decode pack_digits panel gemm pack_nt pack_nn gemm_tn
+# gemm_tn is for training, too, but in these ops scores need it.
+TURNED_OPS = linear_attention outer_pool
+SCORING_KERNELS = base7_encode base7_decode pack_digits panel gemm pack_nt pack_nn
 WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # csrc/kernels/isa_*.c hold the same kernels compiled for one instruction set each; all but the baseline are x86-64's.
 FLAGS_isa_avx2 = -mavx2 -mfma -mbmi2

@@ -255,25 +255,33 @@ def small(tmp_path_factory):
     return prefix
 
 
-@pytest.fixture(scope="module")
-def small_program(small, tmp_path_factory):
-    """tests/clib/score.c with the small library."""
-    made = tmp_path_factory.mktemp("program") / "score"
-    run("gcc", "-std=gnu11", ROOT / "tests/clib/score.c", f"-I{small}/include", small / "lib/libtpugraphs.a",
+def score_program(prefix, made):
+    """tests/clib/score.c with a library of one instruction set."""
+    run("gcc", "-std=gnu11", ROOT / "tests/clib/score.c", f"-I{prefix}/include", prefix / "lib/libtpugraphs.a",
         "-Wl,--gc-sections", "-lm", "-lpthread", "-o", made)  # fmt: skip
     return made
+
+
+def plain_scores(ranker, graph):
+    """Those of Python with the kernels of the plainest processor, as a small library has them."""
+    level = _core.get_isa()
+    _core.set_isa("baseline")
+    try:
+        return ranker.predict(graph)
+    finally:
+        _core.set_isa(level)
+
+
+@pytest.fixture(scope="module")
+def small_program(small, tmp_path_factory):
+    return score_program(small, tmp_path_factory.mktemp("program") / "score")
 
 
 @pytest.mark.parametrize("recipe", networks())
 def test_a_small_library_scores_every_network(small_program, tmp_path, recipe):
     """It has no kernel of training, and those of the plainest processor: then Python gives the same bits, too."""
     ranker, graph = learnt(recipe)
-    level = _core.get_isa()
-    _core.set_isa("baseline")
-    try:
-        expected = ranker.predict(graph)
-    finally:
-        _core.set_isa(level)
+    expected = plain_scores(ranker, graph)
     scores = scores_of(small_program, tmp_path, ranker, graph)
     assert np.allclose(scores, expected, 1e-4, 1e-4)
     if _core.isa_levels()[-1] == "baseline":
@@ -281,18 +289,16 @@ def test_a_small_library_scores_every_network(small_program, tmp_path, recipe):
 
 
 def test_a_library_for_one_ranker_is_smaller(ranker, small, tmp_path):
-    """It scores with that ranker, and says of another what it lacks."""
+    """It scores with that ranker, embedded in it or not, and says of another what it lacks."""
     main(["clib", "--prefix", str(tmp_path), "--serial", "--only", str(ranker[1]), "--quiet"])
+    main(["embed", str(ranker[1]), "--out", str(tmp_path / "model.c"), "--quiet"])
+    run("gcc", "-c", tmp_path / "model.c", f"-I{tmp_path}/include", "-o", tmp_path / "model.o")
     size = (tmp_path / "lib" / "libtpugraphs.so").stat().st_size
-    assert size < 300_000 < (small / "lib" / "libtpugraphs.so").stat().st_size
+    assert size + (tmp_path / "model.o").stat().st_size < 250_000
+    assert size < (small / "lib" / "libtpugraphs.so").stat().st_size * 0.6
     run("gcc", ROOT / "examples/embed.c", f"-I{tmp_path}/include", tmp_path / "lib/libtpugraphs.a", "-lm", "-lpthread",
         "-o", tmp_path / "embed")  # fmt: skip
-    level = _core.get_isa()
-    _core.set_isa("baseline")
-    try:
-        expected = ranker[0].predict(example_graph())
-    finally:
-        _core.set_isa(level)
+    expected = plain_scores(ranker[0], example_graph())
     lines = run(tmp_path / "embed", ranker[1]).split()
     assert np.allclose([float.fromhex(score) for score in lines[1::2]], np.sort(expected)[:5], 1e-4, 1e-4)
     other, _ = learnt("first-layout")
@@ -301,6 +307,15 @@ def test_a_library_for_one_ranker_is_smaller(ranker, small, tmp_path):
         [tmp_path / "embed", tmp_path / "other.tgr"], capture_output=True, text=True, env=PLAIN
     )
     assert refused.returncode == 1 and "other.tgr: " in refused.stderr
+
+
+def test_kernels_that_are_mostly_for_training_stay_where_scores_need_them(tmp_path):
+    """Pairs of columns are summed by outer products, as the gradients of other ops are."""
+    ranker, graph = learnt("fourth-layout")
+    ranker.save(tmp_path / "ranker.tgr")
+    main(["clib", "--prefix", str(tmp_path), "--serial", "--only", str(tmp_path / "ranker.tgr"), "--quiet"])
+    scores = scores_of(score_program(tmp_path, tmp_path / "score"), tmp_path, ranker, graph)
+    assert np.allclose(scores, plain_scores(ranker, graph), 1e-4, 1e-4)
 
 
 def test_nothing_but_the_header_is_shown(installed):

@@ -39,7 +39,7 @@ int tg_attr_kind_of(const char *name) {
 
 int tg_attrs_count(const tg_attr *attrs, int most) {
     int n = 0;
-    while (n < most && attrs[n].name != NULL) n++;
+    while (attrs != NULL && n < most && attrs[n].name != NULL) n++;
     return n;
 }
 

@@ -31,13 +31,19 @@ typedef struct tg_attr {
     const char *choice, *param; /* of ops: a step has `param` only with this choice; NULL: no parameter */
 } tg_attr;
 
+/* All that something declares; a row without a name ends them. */
+#define TG_ATTRS(...)                                                                                        \
+    (const tg_attr[]) {                                                                                      \
+        __VA_ARGS__, { .name = NULL }                                                                        \
+    }
+
 /* The value of an attribute in a text: a number, or a string or list that was checked to be one. */
 typedef struct tg_attr_value {
     double number;
     const tg_json_value *list; /* or string; NULL: left out */
 } tg_attr_value;
 
-/* The values of the attributes `attrs` (at most `most`, or up to a name NULL) out of an object, NULL for none.
+/* The values of the attributes `attrs` (NULL, at most `most`, or up to a name NULL) out of an object, NULL for none.
    `skip` names an entry that is not one of them; NULL: none. Wrong ones, missing ones and unknown ones are errors of
    `code` about `owner`, such as "linear" or "" where the caller says it, that say what was expected and what was found. */
 tg_status tg_attrs_read(const tg_attr *attrs, int most, const tg_json_value *object, const char *skip,

@@ -3,7 +3,14 @@
 #include <pthread.h>
 #include <string.h>
 
-static uint32_t table[8][256];
+/* How many bytes go at once; one where the library is to be small (TG_SCORES_ONLY). */
+#ifdef TG_SCORES_ONLY
+#define AT_ONCE 1
+#else
+#define AT_ONCE 8
+#endif
+
+static uint32_t table[AT_ONCE][256];
 
 /* table[k][b]: remainder of byte b followed by k zero bytes. */
 static void make_tables(void) {
@@ -12,7 +19,7 @@ static void make_tables(void) {
         for (int i = 0; i < 8; i++) r = (r >> 1) ^ (0xEDB88320u & (0u - (r & 1)));
         table[0][b] = r;
     }
-    for (int k = 1; k < 8; k++)
+    for (int k = 1; k < AT_ONCE; k++)
         for (int b = 0; b < 256; b++) table[k][b] = (table[k - 1][b] >> 8) ^ table[0][table[k - 1][b] & 255];
 }
 
@@ -23,12 +30,14 @@ static void ready(void) {
 
 /* `state` is the complemented CRC. */
 static uint32_t by_tables(uint32_t state, const uint8_t *p, size_t n) {
+#if AT_ONCE == 8
     for (; n >= 8; p += 8, n -= 8) {
         uint32_t low =
             state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
         state = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
                 table[4][low >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
     }
+#endif
     for (; n > 0; p++, n--) state = (state >> 8) ^ table[0][(state ^ *p) & 255];
     return state;
 }
@@ -38,7 +47,8 @@ uint32_t tg_crc32_tables(uint32_t crc, const uint8_t *data, size_t n) {
     return ~by_tables(~crc, data, n);
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && AT_ONCE == 8
+#define FOLDS 1
 #include <immintrin.h>
 
 /* Move a 128-bit remainder `x` forward over the bits that `k` stands for and add what is there. */
@@ -78,7 +88,7 @@ static int can_fold(void) {
 uint32_t tg_crc32(uint32_t crc, const uint8_t *data, size_t n) {
     ready();
     uint32_t state = ~crc;
-#if defined(__x86_64__)
+#ifdef FOLDS
     if (n >= 128 && can_fold()) {
         size_t whole = n & ~(size_t)15;
         state = by_folding(state, data, whole);

@@ -16,6 +16,12 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline, unused))
+/* Of what is called in several places and long: a library that is to be small has it once. */
+#ifdef TG_SCORES_ONLY
+#define LONG static __attribute__((noinline, unused))
+#else
+#define LONG INLINE
+#endif
 
 typedef float vf __attribute__((vector_size(4 * TG_VF)));
 typedef int32_t vi __attribute__((vector_size(4 * TG_VF)));

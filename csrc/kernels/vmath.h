@@ -177,7 +177,7 @@ static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) {
     return vact_rare_slope(kind, x);
 }
 
-INLINE vf vact(const int rough, int kind, vf x) {
+LONG vf vact(const int rough, int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(rough, x);
     if (kind == TG_ACT_RELU) return blend(x < 0.0f, splat(0.0f), x); /* keeps NaN */
     return kind == TG_ACT_NONE ? x : vact_other(kind, x);

@@ -91,7 +91,7 @@ const tg_op tg_op_attention = {
     .doc = "Softmax attention over the nodes of a graph (Vaswani et al. 2017), scores divided by the root "
            "of a head's columns. Keys with rows per node and config are those of the query's config.",
     .inputs = {{"q", TG_IN_NODES | TG_IN(CONFIG), 0}, {"k", TG_IN_NODES, 0}, {"v", TG_IN_NODES, 0}},
-    .attrs = {TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns")},
+    .attrs = TG_ATTRS(TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns")),
     .flags = TG_PER_GRAPH,
     .most_rows = TG_HEAD_ROWS,
     .plan = plan,

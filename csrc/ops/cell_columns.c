@@ -117,7 +117,8 @@ const tg_op tg_op_cell_columns = {
     .doc =
         "For every unique cell the row of its node, and the place of every dimension in each of its layouts.",
     .inputs = {{"x", TG_IN(NODE), 1}},
-    .attrs = {TG_INT(attrs, tokens, TG_LAYOUT_DIGITS, 1, TG_MOST_TOKENS, "dimensions: digits of a layout")},
+    .attrs = TG_ATTRS(
+        TG_INT(attrs, tokens, TG_LAYOUT_DIGITS, 1, TG_MOST_TOKENS, "dimensions: digits of a layout")),
     .flags = TG_NEEDS_UNIQUE | TG_NEEDS_DIGITS | TG_NEEDS_CONFIG_NODES,
     .plan = plan,
     .carve = carve,

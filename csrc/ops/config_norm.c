@@ -115,7 +115,7 @@ const tg_op tg_op_config_norm = {
     .doc =
         "Norm of every column over the configs of a slate, as torch.nn.BatchNorm1d in training, no affine.",
     .inputs = {{"x", TG_IN(CONFIG), 0}},
-    .attrs = {TG_REAL(attrs, eps, 1e-5, 0, 1, "added to the variance")},
+    .attrs = TG_ATTRS(TG_REAL(attrs, eps, 1e-5, 0, 1, "added to the variance")),
     .flags = TG_ACROSS_CONFIGS,
     .plan = plan,
     .carve = carve,

@@ -33,12 +33,11 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 const tg_op tg_op_drop_edge = {
     .name = "drop_edge",
     .doc = "Weights of edges, some of them 0 in training (DropEdge, Rong et al. 2020).",
-    .attrs = {TG_REAL(attrs, p, 0.2, 0, TG_BELOW_ONE, "chance that an edge is dropped"),
-              TG_CHOICE(attrs, kept, 0, "rescaled|one",
-                        "weight of the others in training: 1 / (1 - p), or 1"),
-              TG_CHOICE(
-                  attrs, chance, FIXED, "fixed|drawn",
-                  "p, or for every step of training a number from 0 to p, the same for all its slates")},
+    .attrs = TG_ATTRS(
+        TG_REAL(attrs, p, 0.2, 0, TG_BELOW_ONE, "chance that an edge is dropped"),
+        TG_CHOICE(attrs, kept, 0, "rescaled|one", "weight of the others in training: 1 / (1 - p), or 1"),
+        TG_CHOICE(attrs, chance, FIXED, "fixed|drawn",
+                  "p, or for every step of training a number from 0 to p, the same for all its slates")),
     .flags = TG_NEEDS_EDGES | TG_RANDOM,
     .plan = plan,
     .carve = carve,

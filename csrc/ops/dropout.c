@@ -51,7 +51,8 @@ const tg_op tg_op_dropout = {
     .name = "dropout",
     .doc = "Inverted dropout: nothing but in training, as torch.nn.Dropout.",
     .inputs = {{"x", TG_IN_ANY, 0}},
-    .attrs = {TG_REAL(attrs, p, 0.5, 0, TG_BELOW_ONE, "chance that an element is dropped in training")},
+    .attrs =
+        TG_ATTRS(TG_REAL(attrs, p, 0.5, 0, TG_BELOW_ONE, "chance that an element is dropped in training")),
     .flags = TG_RANDOM,
     .plan = plan,
     .carve = carve,

@@ -172,13 +172,13 @@ const tg_op tg_op_edge_mean = {
     .name = "edge_mean",
     .doc = "Weighted mean or sum of the rows of a node's neighbours.",
     .inputs = {{"x", TG_IN_NODES, 0}, {"weight", TG_IN(EDGE), 1}},
-    .attrs = {TG_CHOICE(
-                  attrs, kind, MEAN, "mean|sum|share",
+    .attrs = TG_ATTRS(
+        TG_CHOICE(attrs, kind, MEAN, "mean|sum|share",
                   "whether the sum is divided by that of the weights; share: each row is, by the number "
                   "of edges into its own node"),
-              TG_REAL(attrs, eps, 1e-6, 1e-30, 1e30, "least divisor"),
-              TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
-              TG_FLAG(attrs, stats, "keep norm statistics of the result")},
+        TG_REAL(attrs, eps, 1e-6, 1e-30, 1e30, "least divisor"),
+        TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
+        TG_FLAG(attrs, stats, "keep norm statistics of the result")),
     .flags = TG_NEEDS_EDGES,
     .plan = plan,
     .carve = carve,

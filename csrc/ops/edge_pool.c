@@ -83,9 +83,10 @@ const tg_op tg_op_edge_pool = {
     .name = "edge_pool",
     .doc = "Mean or sum of the rows of a node's edges, at their consumers or at their operands.",
     .inputs = {{"x", TG_IN(EDGE) | TG_IN(EDGE_CONFIG), 0}},
-    .attrs = {TG_CHOICE(attrs, kind, MEAN, "mean|sum", "whether the sum is divided by the number of edges"),
-              TG_CHOICE(attrs, end, CONSUMER, "consumer|operand", "which end of its edges the node is"),
-              TG_FLAG(attrs, stats, "keep norm statistics of the result")},
+    .attrs = TG_ATTRS(
+        TG_CHOICE(attrs, kind, MEAN, "mean|sum", "whether the sum is divided by the number of edges"),
+        TG_CHOICE(attrs, end, CONSUMER, "consumer|operand", "which end of its edges the node is"),
+        TG_FLAG(attrs, stats, "keep norm statistics of the result")),
     .flags = TG_NEEDS_EDGES,
     .plan = plan,
     .carve = carve,

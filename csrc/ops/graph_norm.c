@@ -173,7 +173,7 @@ const tg_op tg_op_graph_norm = {
     .doc = "Graph norm over the nodes of a config (Cai et al. 2021), as torch_geometric.nn.GraphNorm.",
     .inputs = {{"x", TG_IN_NODES, 0}},
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [MEAN_SCALE] = "mean_scale"},
-    .attrs = {TG_REAL(attrs, eps, 1e-5, 0, 1, "added to the variance")},
+    .attrs = TG_ATTRS(TG_REAL(attrs, eps, 1e-5, 0, 1, "added to the variance")),
     .most_rows = 256, /* statistics of several nodes at a time */
     .flags = TG_PER_GRAPH,
     .plan = plan,

@@ -52,7 +52,7 @@ const tg_op tg_op_head_dots = {
     .doc = "Per head, the dot product of its columns with a vector: the scores of GAT's nodes.",
     .inputs = {{"x", TG_IN_ANY, 0}},
     .params = {[ATT] = "att"},
-    .attrs = {TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns")},
+    .attrs = TG_ATTRS(TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns")),
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},

@@ -37,7 +37,7 @@ const tg_op tg_op_l2_normalise = {
     .name = "l2_normalise",
     .doc = "Every row divided by its length, or by eps if that is longer, as torch.nn.functional.normalize.",
     .inputs = {{"x", TG_IN_ANY, 0}},
-    .attrs = {TG_REAL(attrs, eps, 1e-12, 1e-30, 1e30, "smallest length to divide by")},
+    .attrs = TG_ATTRS(TG_REAL(attrs, eps, 1e-12, 1e-30, 1e30, "smallest length to divide by")),
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},

@@ -53,12 +53,12 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) { (voi
 const tg_op tg_op_layout_columns = {
     .name = "layout_columns",
     .doc = "The digits of a node's own layout as numbers, a column each.",
-    .attrs = {TG_INT(attrs, copies, 1, 1, 64, "how often they stand next to each other"),
-              TG_CHOICE(
-                  attrs, form, DIGITS, "digits|positions|wrapped",
+    .attrs = TG_ATTRS(
+        TG_INT(attrs, copies, 1, 1, 64, "how often they stand next to each other"),
+        TG_CHOICE(attrs, form, DIGITS, "digits|positions|wrapped",
                   "the digits themselves; the place of every dimension in the layout; or these places as "
                   "the fifth place of the Kaggle competition has them: -2 stands for dimension 4"),
-              TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")},
+        TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")),
     .flags = TG_NEEDS_LAYOUT,
     .plan = plan,
     .carve = carve,

@@ -267,8 +267,8 @@ typedef struct tg_op {
     const char *name, *doc;
     tg_in_spec inputs[TG_MAX_IN];
     const char *params[TG_MAX_PARAMS]; /* their names; plan decides which a step has, and their shapes */
-    tg_attr attrs[TG_MAX_ATTRS];
-    unsigned flags; /* TG_NEEDS_..., TG_...: plan may clear some */
+    const tg_attr *attrs;              /* TG_ATTRS, at most TG_MAX_ATTRS; NULL: none */
+    unsigned flags;                    /* TG_NEEDS_..., TG_...: plan may clear some */
     tg_fixes fixes_dy;
     int most_rows; /* approximate rows in a tile; 0: TG_TILE */
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);

@@ -102,7 +102,7 @@ static void name_params(const tg_op *op, tg_op_plan *plan) {
     for (int i = 0; i < TG_MAX_PARAMS; i++) {
         TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
         plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
-        for (int j = 0; j < TG_MAX_ATTRS && plan->params[i].name != NULL; j++) {
+        for (int j = 0; j < tg_attrs_count(op->attrs, TG_MAX_ATTRS) && plan->params[i].name != NULL; j++) {
             const tg_attr *attr = &op->attrs[j];
             if (attr->param != NULL && strcmp(attr->param, op->params[i]) == 0 && !chosen(attr, plan->attrs))
                 plan->params[i] = (tg_param_spec){.name = NULL};

@@ -150,8 +150,8 @@ const tg_op tg_op_pool = {
     .name = "pool",
     .doc = "Mean, maximum and sum over the nodes or the configurable nodes, next to each other.",
     .inputs = {{"x", TG_IN_NODES | TG_IN_CONFIG_NODES, 0}},
-    .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum",
-                        "which of them")},
+    .attrs = TG_ATTRS(
+        TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum", "which of them")),
     .flags = TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,

@@ -158,15 +158,16 @@ const tg_op tg_op_propagate = {
     .doc = "Propagation along edges: that of GCN (Kipf & Welling 2017), in rounds APPNP (Gasteiger et al. "
            "2019).",
     .inputs = {{"x", TG_IN_NODES, 0}},
-    .attrs = {TG_CHOICE(attrs, norm, SYM, "sym|mean|sum",
-                        "an edge counts 1 / sqrt of both nodes' edges in, 1 / those "
-                        "of its receiver, or 1"),
-              TG_FLAG_ON(attrs, self_loops, "every node has one edge from itself, those of the graph aside"),
-              TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
-              TG_FLAG(attrs, transposed, "P transposed: what every node gives, with the norm of the takers"),
-              TG_INT(attrs, steps, 1, 1, 64, "rounds"),
-              TG_REAL(attrs, alpha, 0, 0, 1, "share of the input in the result of every round"),
-              TG_FLAG(attrs, stats, "keep norm statistics of the result")},
+    .attrs = TG_ATTRS(
+        TG_CHOICE(attrs, norm, SYM, "sym|mean|sum",
+                  "an edge counts 1 / sqrt of both nodes' edges in, 1 / those "
+                  "of its receiver, or 1"),
+        TG_FLAG_ON(attrs, self_loops, "every node has one edge from itself, those of the graph aside"),
+        TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
+        TG_FLAG(attrs, transposed, "P transposed: what every node gives, with the norm of the takers"),
+        TG_INT(attrs, steps, 1, 1, 64, "rounds"),
+        TG_REAL(attrs, alpha, 0, 0, 1, "share of the input in the result of every round"),
+        TG_FLAG(attrs, stats, "keep norm statistics of the result")),
     .flags = TG_NEEDS_EDGES,
     .plan = plan,
     .carve = carve,

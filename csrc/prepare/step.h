@@ -13,6 +13,9 @@
 
 enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = TG_ATTR_ENTRIES };
 
+/* An attribute: all of tg_attr up to its doc. */
+#define TG_ROW(...) {__VA_ARGS__, 0, NULL, NULL}
+
 /* The tables of features of a graph: (N,F), (1,G) and (C,T). */
 typedef enum { TG_TABLE_NODE, TG_TABLE_GRAPH, TG_TABLE_CONFIG, TG_TABLES } tg_table;
 extern const char *const tg_table_fields[TG_TABLES]; /* node_feat, graph_feat, config_feat */
@@ -152,7 +155,7 @@ enum {
 
 typedef struct tg_prepare_step {
     const char *name, *doc;
-    tg_attr attrs[TG_STEP_ATTRS];
+    const tg_attr *attrs; /* TG_ATTRS, at most TG_STEP_ATTRS; NULL: none */
     unsigned flags;
     /* Checks attributes and place in the program, and asks for state with tg_step_keeps; NULL: nothing to check. */
     tg_status (*plan)(tg_use *use, const tg_outline *before, tg_error *err);

@@ -68,13 +68,14 @@ static tg_status apply_log(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_log_columns = {
     .name = "log-columns",
     .doc = "Logarithms of node features.",
-    .attrs = {{"form", TG_ATTR_CHOICE, 0, SHIFTED, 0, 0, "shifted|signed",
+    .attrs = TG_ATTRS(
+        TG_ROW("form", TG_ATTR_CHOICE, 0, SHIFTED, 0, 0, "shifted|signed",
                "ln(x + offset), what is below 1 counting as 1; or sign(x) ln(1 + |x|) (second place of the "
-               "Kaggle competition)"},
-              {"offset", TG_ATTR_INT, 0, 1, 0, 1e6, NULL,
-               "of the shifted form: with 1 or more, 0 has a place of its own (third place 1, tenth 3)"},
-              {"columns", TG_ATTR_NUMBERS, 0, 0, 0, TG_MAX_COLUMNS - 1, NULL,
-               "which columns; without the list, all"}},
+               "Kaggle competition)"),
+        TG_ROW("offset", TG_ATTR_INT, 0, 1, 0, 1e6, NULL,
+               "of the shifted form: with 1 or more, 0 has a place of its own (third place 1, tenth 3)"),
+        TG_ROW("columns", TG_ATTR_NUMBERS, 0, 0, 0, TG_MAX_COLUMNS - 1, NULL,
+               "which columns; without the list, all")),
     .flags = TG_STEP_CHANGES,
     .plan = plan_log,
     .outline = outline_log,
@@ -116,9 +117,9 @@ const tg_prepare_step tg_step_range_columns = {
     .name = "range-columns",
     .doc = "Scale node features from a range each, low to high, to -1 to 1; numbers outside it are not cut "
            "(fifth place of the Kaggle competition).",
-    .attrs = {{"columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"},
-              {"low", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes -1"},
-              {"high", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes 1"}},
+    .attrs = TG_ATTRS(TG_ROW("columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"),
+                      TG_ROW("low", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes -1"),
+                      TG_ROW("high", TG_ATTR_NUMBERS, 1, 0, -1e6, 1e6, NULL, "of each, what becomes 1")),
     .flags = TG_STEP_CHANGES,
     .plan = plan_range,
     .outline = outline_log,
@@ -153,7 +154,7 @@ static tg_status apply_take(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_take_columns = {
     .name = "take-columns",
     .doc = "Keep some columns of the node features, in the order of the list.",
-    .attrs = {{"columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"}},
+    .attrs = TG_ATTRS(TG_ROW("columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns")),
     .flags = TG_STEP_CHANGES,
     .plan = plan_take,
     .outline = outline_take,

@@ -141,13 +141,14 @@ const tg_prepare_step tg_step_encode = {
     .doc = "All features by a schema: number and log (ln(1 + x), x >= 0) with mean 0 and standard deviation "
            "1 in training, category as one column of 0 and 1 per value, flag as it is; what was constant in "
            "training is 0.",
-    .attrs = {{"node", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of node_feat"},
-              {"graph", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of graph_feat"},
-              {"config", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of config_feat"},
-              {"unknown", TG_ATTR_CHOICE, 0, UNKNOWN_ERROR, 0, 0, "error|zero",
-               "a category that was not seen in training is refused, or 0 in all its columns"},
-              {"levels", TG_ATTR_INT, 0, 0, 0, 64, NULL,
-               "numbers with at most this many values in training also get a column of 0 and 1 per value"}},
+    .attrs = TG_ATTRS(
+        TG_ROW("node", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of node_feat"),
+        TG_ROW("graph", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of graph_feat"),
+        TG_ROW("config", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL, "columns of config_feat"),
+        TG_ROW("unknown", TG_ATTR_CHOICE, 0, UNKNOWN_ERROR, 0, 0, "error|zero",
+               "a category that was not seen in training is refused, or 0 in all its columns"),
+        TG_ROW("levels", TG_ATTR_INT, 0, 0, 0, 64, NULL,
+               "numbers with at most this many values in training also get a column of 0 and 1 per value")),
     .flags = TG_STEP_CONFIGS,
     .plan = plan,
     .outline = outline,

@@ -113,7 +113,7 @@ const tg_prepare_step tg_step_extra_columns = {
     .doc = "Append further features of nodes, which a function of the user's own makes: number and log (ln(1 "
            "+ x), x >= 0) with mean 0 and standard deviation 1 in training, flag as it is; what was constant "
            "in training, and nodes that other steps made, are 0.",
-    .attrs = {{"node", TG_ATTR_ITEMS, 1, 0, 0, 0, NULL, "the columns"}},
+    .attrs = TG_ATTRS(TG_ROW("node", TG_ATTR_ITEMS, 1, 0, 0, 0, NULL, "the columns")),
     .plan = plan,
     .outline = outline,
     .inspect = inspect,

@@ -44,11 +44,12 @@ static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_layout_digits = {
     .name = "layout-digits",
     .doc = "The layout of each node's output (columns 134-139) as digits.",
-    .attrs = {{"padding", TG_ATTR_INT, 0, -1, -1, 0, NULL,
-               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"},
-              {"least", TG_ATTR_INT, 0, -1, -1, TG_LAYOUT_DIGITS, NULL,
+    .attrs = TG_ATTRS(
+        TG_ROW("padding", TG_ATTR_INT, 0, -1, -1, 0, NULL,
+               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"),
+        TG_ROW("least", TG_ATTR_INT, 0, -1, -1, TG_LAYOUT_DIGITS, NULL,
                "smaller digits become -1; 1: a 0 counts as none, 6: no node has a layout (fifth place of the "
-               "Kaggle competition)"}},
+               "Kaggle competition)")),
     .plan = plan_digits,
     .outline = outline_digits,
     .inspect = tg_step_published,
@@ -88,6 +89,6 @@ static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsi
 const tg_prepare_step tg_step_node_padding = {
     .name = "node-padding",
     .doc = "Refuse graphs whose lists in the node features are padded with another number.",
-    .attrs = {{"value", TG_ATTR_INT, 1, 0, -1, 0, NULL, "with what they must be padded"}},
+    .attrs = TG_ATTRS(TG_ROW("value", TG_ATTR_INT, 1, 0, -1, 0, NULL, "with what they must be padded")),
     .inspect = inspect_padding,
 };

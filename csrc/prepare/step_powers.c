@@ -171,7 +171,7 @@ const tg_prepare_step tg_step_powers = {
            "exponent of two, log2 of the odd part and whether that is 1; for each pair of them whether both "
            "are powers of two; and of the product of all the exponent, the odd part and whether it is 1. "
            "Those that vary in training, with mean 0 and standard deviation 1.",
-    .attrs = {{"config", TG_ATTR_ITEMS, 1, 0, 0, 0, NULL, "columns of config_feat"}},
+    .attrs = TG_ATTRS(TG_ROW("config", TG_ATTR_ITEMS, 1, 0, 0, 0, NULL, "columns of config_feat")),
     .flags = TG_STEP_CONFIGS,
     .plan = plan,
     .outline = outline,

@@ -82,12 +82,13 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_prune = {
     .name = "prune",
     .doc = "Keep the part of the graph around its configurable nodes.",
-    .attrs = {{"method", TG_ATTR_CHOICE, 1, 0, 0, 0,
-               "none|config-1hop|config-only|k-hop|consumers|shortest-path|meta|merge",
-               "what stays, see tpugraphs.prune"},
-              {"hops", TG_ATTR_INT, 0, 2, 1, 1e9, NULL, "of k-hop and consumers"},
-              {"neighbours", TG_ATTR_CHOICE, 0, 0, 0, 0, "kept|dummies",
-               "merge: nodes next to a configurable one keep their features, or are new nodes too"}},
+    .attrs =
+        TG_ATTRS(TG_ROW("method", TG_ATTR_CHOICE, 1, 0, 0, 0,
+                        "none|config-1hop|config-only|k-hop|consumers|shortest-path|meta|merge",
+                        "what stays, see tpugraphs.prune"),
+                 TG_ROW("hops", TG_ATTR_INT, 0, 2, 1, 1e9, NULL, "of k-hop and consumers"),
+                 TG_ROW("neighbours", TG_ATTR_CHOICE, 0, 0, 0, 0, "kept|dummies",
+                        "merge: nodes next to a configurable one keep their features, or are new nodes too")),
     .flags = TG_STEP_SELECTS,
     .plan = plan,
     .inspect = inspect,
@@ -97,7 +98,7 @@ const tg_prepare_step tg_step_prune = {
 const tg_prepare_step tg_step_dedup = {
     .name = "dedup",
     .doc = "Keep one copy of each config.",
-    .attrs = {{"keep", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|first|min|mean",
-               "which runtime a config gets, see tpugraphs.dedup"}},
+    .attrs = TG_ATTRS(TG_ROW("keep", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|first|min|mean",
+                             "which runtime a config gets, see tpugraphs.dedup")),
     .flags = TG_STEP_TRAINING,
 };

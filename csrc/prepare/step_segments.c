@@ -12,6 +12,6 @@ int64_t tg_program_segment(const tg_program *program) {
 const tg_prepare_step tg_step_segments = {
     .name = "segments",
     .doc = "Cut the graph into ranges of nodes: a model scores each by itself, and the scores add up.",
-    .attrs = {{"nodes", TG_ATTR_INT, 1, 0, 1, 1 << 30, NULL, "of a segment, at most"}},
+    .attrs = TG_ATTRS(TG_ROW("nodes", TG_ATTR_INT, 1, 0, 1, 1 << 30, NULL, "of a segment, at most")),
     .flags = TG_STEP_CUTS,
 };

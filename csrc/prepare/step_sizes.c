@@ -73,8 +73,9 @@ const tg_prepare_step tg_step_mod_features = {
     .name = "mod-features",
     .doc = "Append for 30 columns of sizes (21-26, 31-42, 53-58, 61-66) the place within 128, "
            "((x + 127) mod 128) / 128, then for all of them the number of whole 128s, floor(x / 128) / 10.",
-    .attrs = {{"virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
-               "a virtual node, if it was made before pruning, has them too, with x = 0; else it has 0"}},
+    .attrs = TG_ATTRS(
+        TG_ROW("virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
+               "a virtual node, if it was made before pruning, has them too, with x = 0; else it has 0")),
     .flags = TG_STEP_CHANGES,
     .inspect = tg_step_published,
     .outline = outline_mod,
@@ -187,8 +188,9 @@ const tg_prepare_step tg_step_operand_shapes = {
     .doc =
         "Append for convolutions and dots the shapes of operands 0 and 1 (their columns 21-28), ln(x + 3); a "
         "missing operand has -1 in place of x, other nodes -2.",
-    .attrs = {{"virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
-               "a virtual node, if it was made before pruning, has x = -1 in all of them; else it has 0"}},
+    .attrs = TG_ATTRS(
+        TG_ROW("virtual", TG_ATTR_FLAG, 0, 0, 0, 1, NULL,
+               "a virtual node, if it was made before pruning, has x = -1 in all of them; else it has 0")),
     .flags = TG_STEP_CHANGES,
     .inspect = inspect_operands,
     .outline = outline_operands,

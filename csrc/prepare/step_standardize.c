@@ -104,11 +104,11 @@ static tg_status apply_nodes(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_standardize = {
     .name = "standardize",
     .doc = "Keep the first columns of the node features, with mean 0 and standard deviation 1 in training.",
-    .attrs =
-        {{"columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "this many columns stay"},
-         {"constant", TG_ATTR_CHOICE, 0, AUTO, 0, 0, "auto|zero|keep",
-          "a column that was constant in training becomes 0, or keeps its difference to that constant; auto: "
-          "0 if features of whole configs are prepared too"}},
+    .attrs = TG_ATTRS(TG_ROW("columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "this many columns stay"),
+                      TG_ROW("constant", TG_ATTR_CHOICE, 0, AUTO, 0, 0, "auto|zero|keep",
+                             "a column that was constant in training becomes 0, or keeps its difference to "
+                             "that constant; auto: "
+                             "0 if features of whole configs are prepared too")),
     .plan = plan_nodes,
     .outline = outline_nodes,
     .fit = fit_nodes,
@@ -183,9 +183,9 @@ const tg_prepare_step tg_step_standardize_configs = {
     .name = "standardize-configs",
     .doc = "Features of configs with mean 0 and standard deviation 1 in training; a column that was constant "
            "is 0.",
-    .attrs = {{"columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"},
-              {"scale", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|log",
-               "log: ln(1 + x) is taken before, negative numbers counting as 0"}},
+    .attrs = TG_ATTRS(TG_ROW("columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"),
+                      TG_ROW("scale", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|log",
+                             "log: ln(1 + x) is taken before, negative numbers counting as 0")),
     .flags = TG_STEP_CONFIGS,
     .plan = plan_configs,
     .outline = outline_configs,
@@ -216,9 +216,9 @@ static tg_status apply_scaled(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_scale_configs = {
     .name = "scale-configs",
     .doc = "Features of configs as they are, or their logarithms.",
-    .attrs = {{"columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"},
-              {"scale", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|log",
-               "log: ln(1 + x), negative numbers counting as 0"}},
+    .attrs = TG_ATTRS(TG_ROW("columns", TG_ATTR_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"),
+                      TG_ROW("scale", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|log",
+                             "log: ln(1 + x), negative numbers counting as 0")),
     .flags = TG_STEP_CONFIGS,
     .plan = plan_scaled,
     .outline = outline_scaled,

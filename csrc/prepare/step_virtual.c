@@ -105,10 +105,11 @@ const tg_prepare_step tg_step_virtual_node = {
     .doc = "Append nodes that consume the outputs of others: without features, opcode and layout, all of "
            "them 0 (a "
            "layout that earlier steps have made: -2).",
-    .attrs = {{"over", TG_ATTR_CHOICE, 0, ROOTS, 0, 0, "roots|clusters",
+    .attrs = TG_ATTRS(
+        TG_ROW("over", TG_ATTR_CHOICE, 0, ROOTS, 0, 0, "roots|clusters",
                "one node over the roots of all computations, those with 1 in column 0 (third place of the "
-               "Kaggle competition); or one over each run of `size` nodes, in their order (fifth place)"},
-              {"size", TG_ATTR_INT, 0, 10000, 1, 1e9, NULL, "nodes of a cluster; the last may have fewer"}},
+               "Kaggle competition); or one over each run of `size` nodes, in their order (fifth place)"),
+        TG_ROW("size", TG_ATTR_INT, 0, 10000, 1, 1e9, NULL, "nodes of a cluster; the last may have fewer")),
     .flags = TG_STEP_SELECTS,
     .plan = plan,
     .inspect = inspect,

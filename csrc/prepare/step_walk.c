@@ -44,14 +44,15 @@ const tg_prepare_step tg_step_walk_encoding = {
     .doc =
         "Append for each node chances of random walks over the whole graph, after k = first .. steps steps.",
     .attrs =
-        {{"graph", TG_ATTR_CHOICE, 0, 0, 0, 0, "undirected|directed",
-          "along edges both ways, or from a node to those that consume its output"},
-         {"first", TG_ATTR_INT, 0, 1, 1, 1024, NULL, "least number of steps"},
-         {"steps", TG_ATTR_INT, 1, 0, 1, 1024, NULL, "largest number of steps"},
-         {"loops", TG_ATTR_FLAG, 0, 0, 0, 1, NULL, "every node also has an edge to itself"},
-         {"form", TG_ATTR_CHOICE, 0, 0, 0, 0, "return|arriving",
-          "the chance to be back where the walk began; or, for k >= 2, the chance mass that arrives from all "
-          "other nodes (third place of the Kaggle competition)"}},
+        TG_ATTRS(TG_ROW("graph", TG_ATTR_CHOICE, 0, 0, 0, 0, "undirected|directed",
+                        "along edges both ways, or from a node to those that consume its output"),
+                 TG_ROW("first", TG_ATTR_INT, 0, 1, 1, 1024, NULL, "least number of steps"),
+                 TG_ROW("steps", TG_ATTR_INT, 1, 0, 1, 1024, NULL, "largest number of steps"),
+                 TG_ROW("loops", TG_ATTR_FLAG, 0, 0, 0, 1, NULL, "every node also has an edge to itself"),
+                 TG_ROW("form", TG_ATTR_CHOICE, 0, 0, 0, 0, "return|arriving",
+                        "the chance to be back where the walk began; or, for k >= 2, the chance mass that "
+                        "arrives from all "
+                        "other nodes (third place of the Kaggle competition)")),
     .flags = TG_STEP_CHANGES,
     .plan = plan,
     .outline = outline,

@@ -163,7 +163,7 @@ static PyObject *sort(const given *g, PyObject *graph) {
     for (int i = 0; i < TG_MAX_PARAMS && g->op->params[i] != NULL; i++)
         add(g, g->op->params[i], &params, &names);
     if (g->op->flags & TG_NEEDS_DIGITS) tg_append(&names, PyUnicode_FromString("digits"));
-    for (int i = 0; attrs != NULL && i < TG_MAX_ATTRS && g->op->attrs[i].name != NULL; i++) {
+    for (int i = 0; attrs != NULL && i < tg_attrs_count(g->op->attrs, TG_MAX_ATTRS); i++) {
         PyObject *item = PyDict_GetItemString(g->all, g->op->attrs[i].name);
         if (item != NULL && PyDict_SetItemString(attrs, g->op->attrs[i].name, item) < 0) Py_CLEAR(attrs);
     }

@@ -87,7 +87,7 @@ static int refuse_params(const call *c, Py_ssize_t given) {
     PyObject *names = PyList_New(0);
     for (int i = 0; names != NULL && i < TG_MAX_PARAMS; i++)
         if (c->plan.params[i].name != NULL) tg_append(&names, PyUnicode_FromString(c->plan.params[i].name));
-    for (int i = 0; i < TG_MAX_ATTRS && c->op->attrs[i].name != NULL; i++) {
+    for (int i = 0; i < tg_attrs_count(c->op->attrs, TG_MAX_ATTRS); i++) {
         const tg_attr *attr = &c->op->attrs[i];
         if (attr->param != NULL)
             PyOS_snprintf(hint, sizeof hint, "; %s goes with %s=%s, and nothing else", attr->param,

@@ -248,7 +248,7 @@ const tg_loss tg_loss_pairwise_hinge = {
     .reads = tg_reads_order,
     .carve = carve,
     .run = run,
-    .attrs = {MARGIN},
+    .attrs = TG_ATTRS(MARGIN),
 };
 
 const tg_loss tg_loss_dcg_hinge = {
@@ -261,5 +261,5 @@ const tg_loss tg_loss_dcg_hinge = {
     .reads = tg_reads_order,
     .carve = carve,
     .run = run_dcg,
-    .attrs = {MARGIN},
+    .attrs = TG_ATTRS(MARGIN),
 };

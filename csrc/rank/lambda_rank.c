@@ -189,26 +189,23 @@ const tg_loss tg_loss_lambda_rank = {
     .reads = reads,
     .carve = carve,
     .run = run,
-    .attrs = {[GAIN] = {.name = "gain",
-                        .kind = TG_ATTR_CHOICE,
-                        .choices = "rank|linear|inverse",
-                        .doc = "of an entry with f of L faster: 1/(1 + f), 1 - f/L, or least value/value"},
-              [TOP] = {.name = "k",
-                       .high = 1 << 30,
-                       .kind = TG_ATTR_INT,
-                       .doc = "nDCG at k; 0: of the whole list"},
-              [SIGMA] = {.name = "sigma",
-                         .fallback = 1,
-                         .low = 1e-6,
-                         .high = 1e6,
-                         .doc = "steepness: scores are multiplied by it"},
-              [SCHEME] =
-                  {.name = "scheme",
-                   .kind = TG_ATTR_CHOICE,
-                   .choices = "lambdarank|ndcg1|ndcg2|arp1|arp2",
-                   .doc =
-                       "weight of a pair of i faster than j, from gains g, G (over the ideal DCG), places p: "
-                       "|G_i - G_j| |1/D(p_i) - 1/D(p_j)|; G_i/D(p_i), of all i and j; |G_i - G_j| "
-                       "(1/D(d) - 1/D(d + 1)) with d = |p_i - p_j|; g_i, of all i and j; |g_i - g_j|; "
-                       "D(p) = log2(1 + p). The last two know no k"}},
+    .attrs = TG_ATTRS(
+        [GAIN] = {.name = "gain",
+                  .kind = TG_ATTR_CHOICE,
+                  .choices = "rank|linear|inverse",
+                  .doc = "of an entry with f of L faster: 1/(1 + f), 1 - f/L, or least value/value"},
+        [TOP] = {.name = "k", .high = 1 << 30, .kind = TG_ATTR_INT, .doc = "nDCG at k; 0: of the whole list"},
+        [SIGMA] = {.name = "sigma",
+                   .fallback = 1,
+                   .low = 1e-6,
+                   .high = 1e6,
+                   .doc = "steepness: scores are multiplied by it"},
+        [SCHEME] =
+            {.name = "scheme",
+             .kind = TG_ATTR_CHOICE,
+             .choices = "lambdarank|ndcg1|ndcg2|arp1|arp2",
+             .doc = "weight of a pair of i faster than j, from gains g, G (over the ideal DCG), places p: "
+                    "|G_i - G_j| |1/D(p_i) - 1/D(p_j)|; G_i/D(p_i), of all i and j; |G_i - G_j| "
+                    "(1/D(d) - 1/D(d + 1)) with d = |p_i - p_j|; g_i, of all i and j; |g_i - g_j|; "
+                    "D(p) = log2(1 + p). The last two know no k"}),
 };

@@ -61,7 +61,7 @@ typedef struct tg_loss {
     /* Takes the scratch of a list of that length; its work, in scalar operations, roughly. Neither falls with length. */
     double (*carve)(tg_scratch *c, int64_t length);
     double (*run)(const tg_list *list); /* the value, without share */
-    tg_attr attrs[TG_MAX_LOSS_ATTRS];
+    const tg_attr *attrs;               /* TG_ATTRS, at most TG_MAX_LOSS_ATTRS; NULL: none */
 } tg_loss;
 
 extern const tg_loss *const tg_loss_table[]; /* NULL-terminated */

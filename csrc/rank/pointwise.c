@@ -103,10 +103,11 @@ const tg_loss tg_loss_log_mse = {
     .doc = "mean of (score - ln(offset + value))^2: values are times, the score predicts a logarithm",
     .reads = with_logarithm,
     .run = run_log_mse,
-    .attrs = {{.name = "offset",
-               .low = 0,
-               .high = FLT_MAX,
-               .doc = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}},
+    .attrs =
+        TG_ATTRS({.name = "offset",
+                  .low = 0,
+                  .high = FLT_MAX,
+                  .doc = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}),
 };
 
 const tg_loss tg_loss_msle = {
@@ -124,11 +125,11 @@ const tg_loss tg_loss_mape = {
     .doc = "mean of |score - value| / max(|value|, epsilon): the score predicts the value itself",
     .reads = any_value,
     .run = run_mape,
-    .attrs = {{.name = "epsilon",
-               .fallback = 1e-8,
-               .low = 1e-30,
-               .high = FLT_MAX,
-               .doc = "least size of a value that an error is divided by"}},
+    .attrs = TG_ATTRS({.name = "epsilon",
+                       .fallback = 1e-8,
+                       .low = 1e-30,
+                       .high = FLT_MAX,
+                       .doc = "least size of a value that an error is divided by"}),
 };
 
 const tg_loss tg_loss_quantile = {
@@ -139,8 +140,8 @@ const tg_loss tg_loss_quantile = {
         "that level (pinball loss); level 0.5 is half the absolute error",
     .reads = any_value,
     .run = run_quantile,
-    .attrs =
-        {{.name = "level", .fallback = 0.5, .low = 0.001, .high = 0.999, .doc = "share of values below"}},
+    .attrs = TG_ATTRS(
+        {.name = "level", .fallback = 0.5, .low = 0.001, .high = 0.999, .doc = "share of values below"}),
 };
 
 const tg_loss tg_loss_cross_entropy = {
