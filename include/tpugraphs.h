@@ -236,7 +236,8 @@ TG_API tg_status tg_builder_arrays(const tg_graph_builder *builder, tg_graph_arr
 /* best (k): the numbers of the k configs of least score, best first; equal ones in their order. k <= count. */
 TG_API tg_status tg_best(const float *scores, int64_t count, int64_t k, int64_t *best, tg_message *message);
 
-/* The same of configs that are scored now: those to measure if only the fastest will be kept. */
+/* Of configs that are scored now, those to measure if only the fastest will be kept: the same, but for Gaussian processes
+   those that do best together, as the best alone are often alike. */
 TG_API tg_status tg_ranker_choose(tg_ranker *ranker, const tg_graph_arrays *graph,
                                   const tg_config_arrays *configs, int64_t k, int64_t *best,
                                   tg_message *message);

@@ -256,6 +256,9 @@ def test_gaussian_processes_score(program, tmp_path):
     assert np.unique(scores).size > 30
     assert np.allclose(scores, expected, 1e-6, 1e-6)
     assert (np.argsort(scores)[:5] == np.argsort(expected)[:5]).all()
+    for count in (1, 7, 60):  # together, as Python chooses
+        done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores", str(count))
+        assert [*map(int, done.stdout.split())] == process.choose(graph, count).tolist()
     based = tg.ranker.GaussianProcess(base=process).fit(graph, range(40))
     based.save(tmp_path / "ranker")
     done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")

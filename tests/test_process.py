@@ -11,6 +11,7 @@ from rankers import small_tile
 from refusals import refuses
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.ranker import GaussianProcess, RandomBaseline, Scorer, process
 from tpugraphs.system import tensorfile
 
@@ -84,6 +85,61 @@ def test_the_slope_is_that_of_the_posterior() -> None:
     expected = [(value(logs + step) - value(logs - step)) / 2e-5 for step in steps]
     assert process._slope(x, y, logs, prior) == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert np.abs(process._slope(x, y, process._search(x, y, prior), prior)).max() < 0.05
+
+
+def uniforms(seed: int, rows: int, columns: int) -> Any:
+    """Of csrc/base/rng.h: SplitMix64's finaliser of a key for each row and the number of the draw."""
+    golden = np.uint64(0x9E3779B97F4A7C15)
+
+    def mixed(x: Any) -> Any:
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+    with np.errstate(over="ignore"):
+        keys = mixed(np.uint64(seed) + golden * (np.arange(rows, dtype=np.uint64) + np.uint64(1)))
+        drawn = mixed(keys[:, None] ^ mixed(np.arange(columns, dtype=np.uint64) + golden))
+    return (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def together(samples: Any, count: int, weights: Any = None) -> list[int]:
+    chosen: list[int] = []
+    for _ in range(count):
+        value = np.average(np.minimum(samples, samples[chosen].min(0, initial=np.inf)), 1, weights)
+        value[chosen] = np.inf
+        chosen.append(int(value.argmin()))
+    return chosen
+
+
+@pytest.mark.parametrize("samples", [1, 6, 301])
+def test_configs_are_chosen_together_as_by_a_plain_loop(samples: int) -> None:
+    rng = np.random.default_rng(samples)
+    values, weights = rng.normal(size=(70, samples)), rng.uniform(size=samples)
+    assert list(_core.fastest_together(values, 9, None)) == together(values, 9)
+    assert list(_core.fastest_together(values, 9, weights)) == together(values, 9, weights)
+    root, mean = rng.normal(size=(70, 70)), rng.normal(size=70)
+    covariance = root @ root.T / 70
+    factor = np.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().max() * np.eye(70))
+    drawn = uniforms(5, 70, samples + samples % 2)
+    away, angle = np.sqrt(-2 * np.log(1 - drawn[:, ::2])), 2 * np.pi * drawn[:, 1::2]
+    normal = np.stack([away * np.cos(angle), away * np.sin(angle)], 2).reshape(70, -1)[:, :samples]
+    expected = together(mean[:, None] + factor @ normal, 9)
+    before = tg.get_num_threads()
+    for threads in (1, 3, before):
+        tg.set_num_threads(threads)
+        assert list(_core.normal_together(mean, covariance, samples, 5, 9)) == expected
+    if samples > 300:
+        assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02
+
+
+def test_what_cannot_be_chosen_together() -> None:
+    values = np.zeros((3, 2))
+    for count in (-1, 4):
+        with pytest.raises(ValueError, match=r"expected 0\.\.3 configs"):
+            _core.fastest_together(values, count, None)
+    assert _core.fastest_together(values, 0, None).size == 0
+    with pytest.raises(tg.DataError, match="covariance: expected a definite one"):
+        _core.normal_together(np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]), 4, 0, 1)
 
 
 def test_it_chooses_configs_that_differ(graph: tg.Graph) -> None:

@@ -367,7 +367,7 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3270,
+    "ranker": 3260,
     "layertime": 3233,
     "data": 2816,
     "recipes": 2502,
@@ -387,7 +387,7 @@ THIN = {
     "search": 217,
     "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 24610
+THIN_IN_ALL = 24600
 
 
 def code_lines(path):

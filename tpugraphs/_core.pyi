@@ -671,6 +671,12 @@ class Space:
 def tree_means(
     x: NDArray[np.float64], y: NDArray[np.float64], pool: NDArray[np.float64], trees: int, key: int, /
 ) -> NDArray[np.float64]: ...
+def fastest_together(
+    values: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None, /
+) -> NDArray[np.int64]: ...
+def normal_together(
+    mean: NDArray[np.float64], covariance: NDArray[np.float64], samples: int, seed: int, count: int, /
+) -> NDArray[np.int64]: ...
 def process(
     x: NDArray[np.float64],
     y: NDArray[np.float64],

@@ -38,11 +38,19 @@ tg_status tg_best(const float *scores, int64_t count, int64_t k, int64_t *best, 
 
 tg_status tg_ranker_choose(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
                            int64_t k, int64_t *best, tg_message *message) {
+    tg_graph_arrays g;
     tg_config_arrays c;
     if (r == NULL) return tg_argument(message, "ranker", "an open ranker");
     if (configs == NULL || !tg_take_struct(&c, sizeof c, configs, sizeof c))
         return tg_argument(message, "configs", "configs, with their size");
     if (c.count < 0 || c.count > INT32_MAX) return tg_argument(message, "configs", "a number of them");
+    if (r->process != NULL && k > 0 && k <= c.count && best != NULL) {
+        tg_scope scope;
+        if (graph == NULL || !tg_take_struct(&g, sizeof g, graph, sizeof g))
+            return tg_argument(message, "graph", "a graph, with its size");
+        tg_scope_begin(&scope, &r->heap, &r->spread, r->threads);
+        return tg_scope_end(&scope, tg_choose_together(r, &g, &c, k, best, &scope.err), message);
+    }
     const tg_heap *heap = tg_heap_enter(&r->heap);
     float *scores = malloc((size_t)c.count * sizeof *scores + 1);
     tg_heap_enter(heap);

@@ -29,6 +29,7 @@ struct tg_ranker {
     struct tg_model *model;
     tg_treeranker *trees; /* in place of program and model, or NULL */
     tg_process *process;  /* in place of the model, or NULL */
+    int64_t seed;         /* of its choices */
     int precision, digits, digit_rows;
     int own_digits; /* they are those of a schema: values are in -1..digit_values[column]-1 */
     int8_t digit_values[TG_MOST_DIGITS];
@@ -90,5 +91,9 @@ void tg_cuts_free(tg_graph *cuts, int n);
 /* scores (count) by the ranker's trees, which read a graph as it is stored, or by its process, which reads configs. */
 tg_status tg_score_stored(tg_ranker *ranker, const tg_stored *stored, const tg_config_arrays *configs,
                           float *scores, tg_error *err);
+
+/* best (k), k <= count: configs to measure together, by the ranker's process. */
+tg_status tg_choose_together(tg_ranker *ranker, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                             int64_t k, int64_t *best, tg_error *err);
 
 #endif

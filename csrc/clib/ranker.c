@@ -156,6 +156,7 @@ static tg_status make_process(tg_ranker *r, const tg_safetensors *file, const tg
     if (members == NULL || members->kind != TG_JSON_ARRAY || members->count > 0)
         return tg_described_wrong(err, "members", "no base", "score with Python", members);
     tg_status status = take_digits(r, schema, err);
+    if (status == TG_OK) status = take_whole(root, "seed", 0, INT64_MAX, &r->seed, err);
     if (status == TG_OK) status = take_program(r, file, root, "pipeline.", err);
     return status == TG_OK ? tg_process_read(&r->process, file, columns(r, TG_TABLE_CONFIG), err) : status;
 }

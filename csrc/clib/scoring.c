@@ -101,7 +101,7 @@ void tg_cuts_free(tg_graph *cuts, int n) {
     free(cuts);
 }
 
-/* ---- scores ---- */
+/* ---- scores and choices ---- */
 
 /* scores (n) of the first n configs: of a graph in segments, the sums of theirs in order. */
 static tg_status score_network(const tg_ranker *r, const tg_graph *g, int64_t n, float *scores,
@@ -127,6 +127,12 @@ tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arra
     (void)r, (void)s, (void)c, (void)scores;
     return tg_fail(err, TG_E_CONFIG, "this library was compiled for networks alone");
 }
+
+tg_status tg_choose_together(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                             int64_t k, int64_t *best, tg_error *err) {
+    (void)graph, (void)k, (void)best;
+    return tg_score_stored(r, NULL, configs, NULL, err);
+}
 #else
 static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
                              tg_error *err) {
@@ -137,13 +143,35 @@ static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_co
     return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
 }
 
+/* The prepared rows of configs; free them also after an error. */
+static tg_status process_rows(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float **rows,
+                              tg_error *err) {
+    int cols;
+    *rows = NULL;
+    if (s->config_feat == NULL) return tg_fail_field(err, "configs", "features of whole configs", "digits");
+    return tg_program_configs(&r->program, s->config_feat, c->count, s->T, rows, &cols, err);
+}
+
 static tg_status score_process(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
                                tg_error *err) {
-    float *rows = NULL;
-    int cols;
-    if (s->config_feat == NULL) return tg_fail_field(err, "configs", "features of whole configs", "digits");
-    tg_status status = tg_program_configs(&r->program, s->config_feat, c->count, s->T, &rows, &cols, err);
+    float *rows;
+    tg_status status = process_rows(r, s, c, &rows, err);
     if (status == TG_OK) status = tg_process_scores(r->process, rows, c->count, scores, err);
+    free(rows);
+    return status;
+}
+
+tg_status tg_choose_together(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
+                             int64_t k, int64_t *best, tg_error *err) {
+    tg_graph g = {.digit_rows = r->digit_rows};
+    tg_stored stored;
+    float *rows = NULL;
+    tg_status status = tg_take_graph(graph, &stored, err);
+    if (status == TG_OK) status = tg_take_count(configs, graph->config_nodes, best, err);
+    if (status == TG_OK) status = tg_take_configs(r, configs, &stored, &g, err);
+    if (status == TG_OK) status = process_rows(r, &stored, configs, &rows, err);
+    if (status == TG_OK)
+        status = tg_process_choose(r->process, rows, configs->count, (uint64_t)r->seed, k, best, err);
     free(rows);
     return status;
 }

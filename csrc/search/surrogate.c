@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cholesky.h"
 #include "base/parallel.h"
 
 /* Steps of the search for the logs, by resilient propagation (Riedmiller and Braun 1993): it needs signs of slopes only. */
 enum { STEPS = 50, TILE = 64 };
 static const double least_noise = 1e-4, least_step = 1e-3, most_step = 1.0, first_step = 0.3, farthest = 7;
 
+static const double LEAST = 1e-12;   /* squared, in a factor that is definite */
 static const double per_failure = 3; /* standard scores that a certain failure costs */
 
 /* Normal priors of the logs: of 1 / length, variance, noise. */
@@ -26,34 +28,6 @@ static double matern(double away, double *slope) {
     const double r = sqrt(5 * away), e = exp(-r);
     if (slope != NULL) *slope = -(5.0 / 6) * (1 + r) * e;
     return (1 + r + r * r / 3) * e;
-}
-
-/* a(n, n) becomes its lower factor; 0 where it is not definite. */
-static int factor(double *a, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        double *row = a + i * n;
-        for (int64_t j = 0; j <= i; j++) {
-            const double *other = a + j * n;
-            double sum = row[j];
-            for (int64_t k = 0; k < j; k++) sum -= row[k] * other[k];
-            if (i > j) row[j] = sum / other[j];
-            else if (sum > 1e-12) row[i] = sqrt(sum);
-            else return 0;
-        }
-    }
-    return 1;
-}
-
-/* y(n) becomes (L L^T)^-1 y. */
-static void solve(const double *L, int64_t n, double *y) {
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t k = 0; k < i; k++) y[i] -= L[i * n + k] * y[k];
-        y[i] /= L[i * n + i];
-    }
-    for (int64_t i = n - 1; i >= 0; i--) {
-        y[i] /= L[i * n + i];
-        for (int64_t k = 0; k < i; k++) y[k] -= L[i * n + k] * y[i];
-    }
 }
 
 /* inverse(n, n), lower, of the lower factor L. */
@@ -119,9 +93,9 @@ static double posterior(const tuning *t, const double *logs) {
             t->K[i * n + j] = matern(squared(t->xs + i * F, t->xs + j * F, F), &t->slope[i * n + j]);
             t->L[i * n + j] = variance * t->K[i * n + j] + (i == j ? noise + least_noise : 0);
         }
-    if (!factor(t->L, n)) return INFINITY;
+    if (!tg_cholesky(t->L, n, LEAST)) return INFINITY;
     memcpy(t->weight, t->y, (size_t)n * sizeof(double));
-    solve(t->L, n, t->weight);
+    tg_cholesky_solve(t->L, n, t->weight);
     invert(t->L, n, t->inverse);
     double value = 0;
     for (int64_t i = 0; i < n; i++) value += 0.5 * t->y[i] * t->weight[i] + log(t->L[i * n + i]);
@@ -211,11 +185,11 @@ tg_status tg_surrogate_fit(tg_surrogate *s, const double *x, const double *y, in
             for (int64_t j = 0; j <= i; j++)
                 s->factor[i * n + j] =
                     variance * matern(squared(s->x + i * F, s->x + j * F, F), NULL) + (i == j ? noise : 0);
-        if (factor(s->factor, n)) break;
+        if (tg_cholesky(s->factor, n, LEAST)) break;
     }
     s->logs[F + 1] = log(noise);
     memcpy(s->weight, y, (size_t)n * sizeof *y);
-    solve(s->factor, n, s->weight);
+    tg_cholesky_solve(s->factor, n, s->weight);
     return TG_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Score without Python: score RANKER GRAPH SCORES. GRAPH holds nine int64 sizes and then the arrays that
+/* Score without Python: score RANKER GRAPH SCORES [K]. With K the numbers of K configs to measure are printed. GRAPH holds nine int64 sizes and then the arrays that
    test_clib_score.py writes in this order; SCORES gets the float32 scores. An error is one line and exit code 1. A session
    must give the same scores, and allocate nothing for them. */
 #include <string.h>
@@ -36,7 +36,17 @@ static int score_again(tg_ranker *ranker, const job *j, const float *scores) {
     return code;
 }
 
-static int score(const char *ranker_path, const job *j, const char *to) {
+static int choose(tg_ranker *ranker, const job *j, int64_t k) {
+    tg_message message = TG_MESSAGE;
+    int64_t *best = malloc((size_t)(k + 1) * sizeof *best);
+    if (best == NULL) return failed("no memory");
+    const tg_status status = tg_ranker_choose(ranker, &j->graph, &j->configs, k, best, &message);
+    for (int64_t i = 0; status == TG_OK && i < k; i++) printf("%lld\n", (long long)best[i]);
+    free(best);
+    return status == TG_OK ? 0 : failed(message.text);
+}
+
+static int score(const char *ranker_path, const job *j, const char *to, int64_t k) {
     tg_ranker *ranker;
     tg_message message = TG_MESSAGE;
     if (tg_ranker_open(ranker_path, NULL, &ranker, &message) != TG_OK) return failed(message.text);
@@ -46,6 +56,7 @@ static int score(const char *ranker_path, const job *j, const char *to) {
     if (code == 0 && tg_ranker_score(ranker, &j->graph, &j->configs, scores, &message) != TG_OK)
         code = failed(message.text);
     if (code == 0) code = score_again(ranker, j, scores);
+    if (code == 0 && k > 0) code = choose(ranker, j, k);
     FILE *file = code == 0 ? fopen(to, "wb") : NULL;
     if (code == 0 && (file == NULL || fwrite(scores, sizeof *scores, n, file) != n))
         code = failed("cannot write scores");
@@ -57,9 +68,9 @@ static int score(const char *ranker_path, const job *j, const char *to) {
 
 int main(int argc, char **argv) {
     job j = {0};
-    if (argc != 4) return failed("usage: score RANKER GRAPH SCORES");
+    if (argc != 4 && argc != 5) return failed("usage: score RANKER GRAPH SCORES [K]");
     if (!read_job(argv[2], &j)) return failed("cannot read the graph");
-    const int code = score(argv[1], &j, argv[3]);
+    const int code = score(argv[1], &j, argv[3], argc == 5 ? atoll(argv[4]) : 0);
     free(j.bytes);
     return code;
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import kernels
+from tpugraphs import _core, kernels
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
@@ -156,14 +156,7 @@ def fastest_together(
     (count,) int64
         Their places, in the order chosen, so a shorter list is a prefix of a longer one.
     """
-    fastest, chosen = np.full(samples.shape[1], np.inf), list[int]()
-    for _ in range(count):
-        found = np.minimum(samples, fastest)
-        expected = found.mean(1) if weights is None else found @ weights
-        expected[chosen] = np.inf
-        chosen.append(int(expected.argmin()))
-        fastest = np.minimum(fastest, samples[chosen[-1]])
-    return np.array(chosen, np.int64)
+    return _core.fastest_together(np.ascontiguousarray(samples, np.float64), count, weights)
 
 
 @filekinds.register("ensemble")

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
@@ -22,7 +23,6 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.baselines import Array, Floats, LearntScorer, feature_table
 from tpugraphs.ranker.conventions import learnable
-from tpugraphs.ranker.ensemble import fastest_together
 from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import check_number, check_whole, tensorfile
@@ -31,7 +31,6 @@ from tpugraphs.training.trainset import as_graphs
 _CHUNK = 4096  # rows scored at a time
 _CANDIDATES = 500  # configs, best by mean, among which `choose` picks
 _CLOSELY = 2000  # the most of them
-_JITTER = 1e-6  # relative to the variance, for the factor of a covariance that is only just definite
 _LEAST = 1e-9  # standard deviation of a column that varies
 
 
@@ -148,10 +147,8 @@ class Process(LearntScorer):
         closely = min(max(_CANDIDATES, 2 * count), _CLOSELY)
         near = np.argsort(mean - deviation, kind="stable")[:closely]
         middle, covariance = self.moments(graph, distinct[near], together=True)
-        covariance[np.diag_indices(near.size)] += _JITTER * max(float(covariance.diagonal().max()), 1e-300)
-        normal = np.random.default_rng(self.seed).standard_normal((near.size, self._samples))
-        samples = middle[:, None] + np.linalg.cholesky(covariance) @ normal
-        chosen = first[near[fastest_together(samples, min(count, near.size))]]
+        best = _core.normal_together(middle, covariance, self._samples, self.seed, min(count, near.size))
+        chosen = first[near[best]]
         order = np.argsort(mean[of.ravel()], kind="stable")
         rest = order[~np.isin(order, chosen)][: count - chosen.size]
         return np.concatenate([chosen, rest]).astype(np.int64)
