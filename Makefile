@@ -4,6 +4,7 @@ C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.
 SANITIZED = build/sanitized
 include csrc/flags.mk
 # Of the C library: SERIAL=1 leaves OpenMP out, SMALL=1 all instruction sets but the machine's plainest; OPT=-Os.
+OBJCOPY ?= objcopy
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 ABI = $(shell sed -n 's/^.define TG_ABI_VERSION \([0-9]*\).*/\1/p' include/tpugraphs.h)
@@ -13,6 +14,7 @@ LIBRARY = $(if $(SERIAL)$(SMALL)$(OPT),$(LIB),build)/libtpugraphs.a
 INSTALLED = $(LIB)/installed
 LIB_FLAGS = $(if $(SERIAL),$(filter-out -fopenmp,$(CORE_FLAGS)) -Wno-unknown-pragmas -Wno-unused,$(CORE_FLAGS)) $(LIBRARY_FLAGS)
 LIB_FLAGS += -Wno-missing-field-initializers $(if $(SMALL),-DTG_BASELINE_ONLY) $(OPT) -fPIC
+LIB_FLAGS += $(if $(CLANG),-Wno-unknown-pragmas -Wno-pass-failed)
 # A small library scores, and does no more; OPS and STEPS, if given, are all that its rankers have, BF16=1 their precision.
 KERNELS = $(shell sed -n 's/^ *K.\([a-z0-9_]*\),.*/\1/p' csrc/kernels/kernels.h)
 SHARED_OPS = $(shell grep -L '^const tg_op ' csrc/ops/*.c) $(wildcard csrc/ops/*.h)
@@ -20,14 +22,15 @@ NAMED = $(if $(OPS),$(SCORING_KERNELS) $(shell grep -oh 'k->[a-z0-9_]*' $(SHARED
 TRAINS = $(TRAINING_KERNELS) $(if $(OPS),$(if $(filter $(TURNED_OPS),$(OPS)),,gemm_tn))
 UNUSED = $(filter-out $(filter-out $(TRAINS),$(NAMED)),$(KERNELS))
 ifneq ($(SMALL),)
-LIB_FLAGS += -DTG_SCORES_ONLY -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
+LIB_FLAGS += -DTG_SCORES_ONLY -Wno-unused -fno-asynchronous-unwind-tables -fmerge-all-constants -include $(LIB)/chosen.h
 LIB_FLAGS += $(if $(OPS),-DTG_NETWORKS_ONLY $(if $(BF16),,-DTG_NO_BF16))
 CHOSEN = $(LIB)/chosen.h
 endif
 COMMA = ,
 LIB_LINKS = $(if $(SERIAL),,-fopenmp) -lm -lpthread
-GOMP = $(if $(findstring clang,$(shell $(CC) --version)),-lomp,-lgomp)
-ifneq ($(if $(SMALL),,$(filter x86_64 amd64,$(shell uname -m))),)
+CLANG = $(findstring clang,$(shell $(CC) --version))
+GOMP = $(if $(CLANG),-lomp,-lgomp)
+ifneq ($(if $(SMALL),,$(filter x86_64-% amd64-%,$(shell $(CC) -dumpmachine))),)
 ELSEWHERE =
 else
 ELSEWHERE = $(filter-out csrc/kernels/isa_baseline.c,$(wildcard csrc/kernels/isa_*.c))
@@ -55,7 +58,7 @@ $(LIB)/%.o: %.c csrc/flags.mk $(CHOSEN)
 $(INSTALLED)/libtpugraphs.a: $(OBJECTS)
 	@mkdir -p $(@D) && rm -f $@
 	$(LD) -r --unique -o $(@D)/tpugraphs.o $^
-	objcopy --localize-hidden $(@D)/tpugraphs.o
+	$(OBJCOPY) --localize-hidden $(@D)/tpugraphs.o
 	@$(AR) rcs $@ $(@D)/tpugraphs.o
 $(INSTALLED)/libtpugraphs.so.$(ABI): $(OBJECTS)
 	@mkdir -p $(@D)

@@ -5,8 +5,9 @@
 
 #include "job.h"
 
-static long allocations; /* of anything in this process */
-#ifdef __GLIBC__
+/* Of anything in this process; OTHERS_ALLOCATE: its OpenMP, too, as that of LLVM does in every parallel region. */
+static long allocations;
+#if defined(__GLIBC__) && !defined(OTHERS_ALLOCATE)
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t bytes);
