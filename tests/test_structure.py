@@ -369,7 +369,7 @@ def test_wings_import_one_way():
 THIN = {
     "ranker": 3260,
     "layertime": 3233,
-    "data": 2816,
+    "data": 2817,
     "recipes": 2502,
     "cli": 2445,
     "xla": 1940,
@@ -384,10 +384,10 @@ THIN = {
     "tuning": 1374,
     "torch": 344,
     "records": 512,
-    "search": 217,
+    "search": 224,
     "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 24600
+THIN_IN_ALL = 24608
 
 
 def code_lines(path):

@@ -67,6 +67,15 @@ def cells_make(
     cells: NDArray[np.int8],
     /,
 ) -> NDArray[np.int8]: ...
+def cells_changes(
+    codes: NDArray[np.int32],
+    first: NDArray[np.int64],
+    row: NDArray[np.int64],
+    of: NDArray[np.int64],
+    cells: NDArray[np.int8],
+    slope: NDArray[np.float32],
+    /,
+) -> NDArray[np.float32]: ...
 def cell_values(cells: NDArray[np.int8], /) -> NDArray[np.int32]: ...
 
 # rank

@@ -23,7 +23,6 @@ __all__ = ["METHODS", "SearchResult", "minimize"]
 #: Methods of :func:`minimize`.
 METHODS = ("genetic", "annealing", "langevin", "sample", "exhaustive")
 _BATCH = {"genetic": 8, "annealing": 4, "langevin": 4, "sample": 64, "exhaustive": 256}
-_FIRST = 2  # place of digit 0 in a gradient
 _REMEMBERED = 1024  # best codes, of which those are returned that differ
 _TRIED = 200  # infeasible codes for each one of the budget, after which there seem to be no others
 _Whole = NDArray[np.int64]
@@ -155,38 +154,58 @@ class _Parameters:
     def bytes(self) -> NDArray[np.int8] | None:
         return None if self.features is None else self.features.view(np.int8).reshape(*self.features.shape, 4)
 
-    def rows(self, codes: NDArray[np.int32]) -> _Whole:
-        rows: _Whole = self.row[self.first + codes][:, self.of]
-        return rows
+    @cached_property
+    def parts(self) -> tuple[_Whole, _Whole]:
+        """The parameters of the columns of features and of the configurable nodes."""
+        columns = 0 if self.features is None else self.features.shape[1]
+        return self.of[:columns], self.of[columns:]
+
+    @cached_property
+    def sets(self) -> NDArray[np.bool_]:
+        """Whether a value sets a cell (S, M)."""
+        sets: NDArray[np.bool_] = self.of == np.repeat(np.arange(self.sizes.size), self.sizes)[:, None]
+        return sets
 
     def configs(self, codes: NDArray[np.int32]) -> Any:
         """Return configs as a scorer takes them."""
-        T, made = 0 if self.features is None else self.features.shape[1], list[Any]()
-        for cells in (self.bytes, self.digits):
-            if cells is not None:
-                of = self.of[:T] if cells is self.bytes else self.of[T:]
-                made.append(_core.cells_make(codes, self.first, self.row, of, cells))
+        columns, nodes = self.parts
+        features = digits = None
         if self.bytes is not None:
-            made[0] = made[0].reshape(len(codes), -1).view(np.float32)
-        return made[0] if len(made) == 1 else tuple(made)
+            cells = _core.cells_make(codes, self.first, self.row, columns, self.bytes)
+            features = cells.view(np.float32)[..., 0]
+        if self.digits is not None:
+            digits = _core.cells_make(codes, self.first, self.row, nodes, self.digits)
+        return features if digits is None else digits if features is None else (features, digits)
+
+    def scores(
+        self, scorer: Any, graph: Graph, codes: NDArray[np.int32], space: Any, sloped: bool
+    ) -> tuple[Any, Any]:
+        """Return scores (n,), inf for codes that a space does not have, and what `slopes` adds, or None."""
+        fine = None if space is None else space.core.feasible(codes)
+        if fine is None or fine.all():
+            if sloped:
+                scores, changes = self.slopes(scorer, graph, codes)
+                return np.asarray(scores, np.float64), changes
+            return score_configs(scorer, graph, self.configs(codes)), None
+        scores = np.full(len(codes), np.inf)
+        changes = np.zeros((len(codes), self.row.size), np.float32) if sloped else None
+        if fine.any():
+            scores[fine], some = self.scores(scorer, graph, codes[fine], None, sloped)
+            if changes is not None:
+                changes[fine] = some
+        return scores, changes
 
     def slopes(self, scorer: Any, graph: Graph, codes: NDArray[np.int32]) -> tuple[Any, Any]:
         """Return scores (n,), and their first-order changes (n, S) for each other value of a parameter."""
-        rows, sets = self.rows(codes), self.of == np.repeat(np.arange(self.sizes.size), self.sizes)[:, None]
-        T, near = 0 if self.features is None else self.features.shape[1], None
+        (columns, nodes), near = self.parts, None
         if self.features is not None:
-            moved = np.where(sets[:, :T], self.row[:, None], rows[:, None, :T])
-            near = self.features[moved, np.arange(T)]
+            rows, T = self.row[self.first + codes][:, None, columns], len(columns)
+            near = self.features[np.where(self.sets[:, :T], self.row[:, None], rows), np.arange(T)]
         scores, slope, changes = scorer.slopes(graph, self.configs(codes), near)
-        changes = np.zeros((len(codes), self.row.size), np.float32) if changes is None else changes
         if slope is not None and self.digits is not None:
-            own = self.digits[rows[:, T:], np.arange(slope.shape[1])] + _FIRST
-            there = np.take_along_axis(slope, own[..., None].astype(np.int64), 3).sum((2, 3))
-            value, node = np.nonzero(sets[:, T:])
-            other = self.digits[self.row[value], node] + _FIRST
-            moved = slope[:, node[:, None], np.arange(slope.shape[2]), other].sum(2) - there[:, node]
-            np.add.at(changes.T, value, moved.T)
-        return scores, changes
+            moved = _core.cells_changes(codes, self.first, self.row, nodes, self.digits, slope)
+            changes = moved if changes is None else changes + moved
+        return scores, np.zeros((len(codes), self.row.size), np.float32) if changes is None else changes
 
 
 def _numeric(graph: Graph) -> list[bool]:
@@ -338,14 +357,7 @@ def minimize(
         codes = search.ask(min(batch, budget - search.scored))
         if not len(codes):
             break
-        fine = slice(None) if space is None else space.core.feasible(codes)
-        scores, some, changes = np.full(len(codes), np.inf), codes[fine], None
-        if method == "langevin":
-            changes = np.zeros((len(codes), search.values), np.float32)
-        if changes is not None and len(some):
-            scores[fine], changes[fine] = parameters.slopes(scorer, graph, some)
-        elif len(some):
-            scores[fine] = score_configs(scorer, graph, parameters.configs(some))
+        scores, changes = parameters.scores(scorer, graph, codes, space, method == "langevin")
         search.tell(scores, changes)
         history.append([search.scored, search.least])
         if callback is not None and callback(search.scored, search.least, saved) is True:

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "features/schema.h"
 #include "search/cells.h"
 #include "search/search.h"
 
@@ -401,29 +402,66 @@ static PyObject *cell_values(PyObject *self, PyObject *arg) {
     return tg_raise(&err, NULL);
 }
 
-/* cells_make(codes (n, P) int32, first (P,), row (S,), of (M,), cells (R, M, W) int8) -> (n, M, W) int8 */
-static PyObject *cells_make(PyObject *self, PyObject *args) {
-    PyObject *o[5];
+/* What cells_make and cells_changes take, with dims {n, R, W}; code NULL with an exception if they are something else. */
+typedef struct cells_given {
+    tg_cell_map map;
+    PyArrayObject *code, *from;
+    npy_intp n, R, W;
+} cells_given;
+
+static cells_given take_cells(PyObject *const o[5]) {
     npy_intp codes[2] = {-1, -1}, P[1] = {-1}, S[1] = {-1}, M[1] = {-1}, cells[3] = {-1, -1, -1};
-    PyArrayObject *code, *first, *row, *of, *from;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO:cells_make", &o[0], &o[1], &o[2], &o[3], &o[4])) return NULL;
+    PyArrayObject *first, *row, *of;
+    cells_given g = {.code = NULL};
     if ((first = tg_array(o[1], "first", NPY_INT64, 1, P, "(P,)")) == NULL ||
         (row = tg_array(o[2], "row", NPY_INT64, 1, S, "(S,)")) == NULL ||
         (of = tg_array(o[3], "of", NPY_INT64, 1, M, "(M,)")) == NULL)
-        return NULL;
+        return g;
     codes[1] = P[0], cells[1] = M[0];
-    if ((code = tg_array(o[0], "codes", NPY_INT32, 2, codes, "(n, P)")) == NULL ||
-        (from = tg_array(o[4], "cells", NPY_INT8, 3, cells, "(R, M, W)")) == NULL)
-        return NULL;
-    const npy_intp dims[3] = {codes[0], M[0], cells[2]};
-    const tg_cell_map map = {P[0], S[0], M[0], TG_I64(first), TG_I64(row), TG_I64(of)};
-    PyArrayObject *made = tg_new_array(NPY_INT8, 3, dims);
-    if (made == NULL ||
-        tg_cells_make(TG_U8(made), &map, TG_I32(code), dims[0], TG_U8(from), cells[0], dims[2]))
-        return (PyObject *)made;
+    if ((g.from = tg_array(o[4], "cells", NPY_INT8, 3, cells, "(R, M, W)")) == NULL) return g;
+    g.code = tg_array(o[0], "codes", NPY_INT32, 2, codes, "(n, P)");
+    g.map = (tg_cell_map){P[0], S[0], M[0], TG_I64(first), TG_I64(row), TG_I64(of)};
+    g.n = codes[0], g.R = cells[0], g.W = cells[2];
+    return g;
+}
+
+/* The array if it could be made, else NULL with an exception. */
+static PyObject *if_there(PyArrayObject *made, int there) {
+    if (made == NULL || there) return (PyObject *)made;
     Py_DECREF((PyObject *)made);
-    return PyErr_Format(PyExc_ValueError, "cells_make: expected codes of values that there are");
+    return PyErr_Format(PyExc_ValueError, "expected codes of values that there are");
+}
+
+/* cells_make(codes (n, P) int32, first (P,), row (S,), of (M,), cells (R, M, W) int8) -> (n, M, W) int8 */
+static PyObject *cells_make(PyObject *self, PyObject *args) {
+    PyObject *o[5];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOO:cells_make", &o[0], &o[1], &o[2], &o[3], &o[4])) return NULL;
+    const cells_given g = take_cells(o);
+    if (g.code == NULL) return NULL;
+    const npy_intp dims[3] = {g.n, (npy_intp)g.map.M, g.W};
+    PyArrayObject *made = tg_new_array(NPY_INT8, 3, dims);
+    return if_there(made, made != NULL && tg_cells_make(TG_U8(made), &g.map, TG_I32(g.code), g.n,
+                                                        TG_U8(g.from), g.R, g.W));
+}
+
+/* cells_changes(codes, first, row, of, cells, slope (n, M, W, V) float32) -> (n, S) float32 */
+static PyObject *cells_changes(PyObject *self, PyObject *args) {
+    PyObject *o[5], *slope_in;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOO:cells_changes", &o[0], &o[1], &o[2], &o[3], &o[4], &slope_in))
+        return NULL;
+    const cells_given g = take_cells(o);
+    if (g.code == NULL) return NULL;
+    npy_intp wanted[4] = {g.n, (npy_intp)g.map.M, g.W, -1};
+    const npy_intp dims[2] = {g.n, (npy_intp)g.map.S};
+    PyArrayObject *slope = tg_array(slope_in, "slope", NPY_FLOAT32, 4, wanted, "(n, M, W, V)");
+    PyArrayObject *made = slope == NULL ? NULL : tg_new_array(NPY_FLOAT32, 2, dims);
+    if (made == NULL) return NULL;
+    memset(TG_F32(made), 0, (size_t)PyArray_NBYTES(made));
+    return if_there(made,
+                    tg_cells_changes(TG_F32(made), &g.map, TG_I32(g.code), g.n, TG_F32(slope),
+                                     (const int8_t *)TG_U8(g.from), g.R, g.W, wanted[3], TG_DIGIT_MIN - 1));
 }
 
 PyMethodDef tg_search_methods[] = {
@@ -431,6 +469,10 @@ PyMethodDef tg_search_methods[] = {
      PyDoc_STR("cells_make(codes, first, row, of, cells) -> (n, M, W) int8: cells of codes; value v of "
                "parameter p is that "
                "of row[first[p] + v], and of says which parameter sets a cell.")},
+    {"cells_changes", cells_changes, METH_VARARGS,
+     PyDoc_STR("cells_changes(codes, first, row, of, cells, slope (n, M, W, V)) -> (n, S) float32: changes "
+               "of scores with "
+               "each other value of a parameter, of slopes by the digits of cells.")},
     {"cell_values", cell_values, METH_O,
      PyDoc_STR("cell_values(cells (C, M, W) int8) -> (C, M) int32: the number of each cell's value in its "
                "column, in "

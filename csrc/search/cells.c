@@ -35,17 +35,49 @@ tg_status tg_cell_values(int32_t *numbers, const uint8_t *cells, int64_t C, int6
     return status;
 }
 
+/* The row of measured cells with value v of parameter p, or -1. */
+static int64_t row_of(const tg_cell_map *map, int64_t p, int64_t v, int64_t R) {
+    if (p < 0 || p >= map->P || v < 0 || map->first[p] < 0 || map->first[p] + v >= map->S) return -1;
+    const int64_t row = map->row[map->first[p] + v];
+    return row < R ? row : -1;
+}
+
 int tg_cells_make(uint8_t *made, const tg_cell_map *map, const int32_t *codes, int64_t n,
                   const uint8_t *cells, int64_t R, int64_t W) {
     for (int64_t i = 0; i < n; i++, codes += map->P)
         for (int64_t m = 0; m < map->M; m++) {
-            const int64_t p = map->of[m];
-            if (p < 0 || p >= map->P) return 0;
-            const int64_t first = map->first[p], at = first + codes[p];
-            if (first < 0 || codes[p] < 0 || at >= map->S) return 0;
-            const int64_t row = map->row[at];
-            if (row < 0 || row >= R) return 0;
+            const int64_t p = map->of[m], row = p < 0 || p >= map->P ? -1 : row_of(map, p, codes[p], R);
+            if (row < 0) return 0;
             memcpy(made + (i * map->M + m) * W, cells + (row * map->M + m) * W, (size_t)W);
+        }
+    return 1;
+}
+
+/* *sum of the slopes (W, V) of a cell at its digits (W); 0 for digits that there are not. */
+static int sum_slopes(const float *slope, const int8_t *digits, int64_t W, int64_t V, int low, float *sum) {
+    *sum = 0;
+    for (int64_t d = 0; d < W; d++) {
+        const int v = digits[d] - low;
+        if (v < 0 || v >= V) return 0;
+        *sum += slope[d * V + v];
+    }
+    return 1;
+}
+
+int tg_cells_changes(float *changes, const tg_cell_map *map, const int32_t *codes, int64_t n,
+                     const float *slope, const int8_t *digits, int64_t R, int64_t W, int64_t V, int low) {
+    for (int64_t i = 0; i < n; i++, codes += map->P, changes += map->S)
+        for (int64_t m = 0; m < map->M; m++, slope += W * V) {
+            float here, there;
+            const int64_t p = map->of[m], own = p < 0 || p >= map->P ? -1 : row_of(map, p, codes[p], R);
+            if (own < 0 || !sum_slopes(slope, digits + (own * map->M + m) * W, W, V, low, &here)) return 0;
+            const int64_t end = p + 1 < map->P ? map->first[p + 1] : map->S;
+            for (int64_t at = map->first[p]; at < end; at++) {
+                const int64_t row = row_of(map, p, at - map->first[p], R);
+                if (row < 0 || !sum_slopes(slope, digits + (row * map->M + m) * W, W, V, low, &there))
+                    return 0;
+                changes[at] += there - here;
+            }
         }
     return 1;
 }

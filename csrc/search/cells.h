@@ -24,4 +24,10 @@ typedef struct tg_cell_map {
 int tg_cells_make(uint8_t *made, const tg_cell_map *map, const int32_t *codes, int64_t n,
                   const uint8_t *cells, int64_t R, int64_t W);
 
+/* changes (n, S) += by how much the score of each of codes (n, P) changes if a parameter takes another value, to the first
+   order: slope (n, M, W, V) is the derivative by "digit d of cell m has value v + low", digits (R, M, W). Codes and places
+   are as tg_cells_make takes them, digits in low..low + V - 1; 0 if they are not. */
+int tg_cells_changes(float *changes, const tg_cell_map *map, const int32_t *codes, int64_t n,
+                     const float *slope, const int8_t *digits, int64_t R, int64_t W, int64_t V, int low);
+
 #endif

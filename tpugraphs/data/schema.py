@@ -402,7 +402,9 @@ class Schema:
             made = {g: [kind(**entry) for entry in data.get(g, ())] for g, kind in _KINDS.items()}
         except TypeError as error:
             raise ConfigError(f"schema: expected columns with name, kind and values; {error}") from None
-        return cls(**{**data, **made, "inferred": data.get("inferred") is True})
+        read = cls(**{**data, **made, "inferred": data.get("inferred") is True})
+        # the published one itself: it is compared with at every prediction
+        return next((one for one in (LAYOUT, TILE) if one == read and not read.inferred), read)
 
     def to_json(self) -> str:
         """Return the schema as JSON text; equal schemas give equal text."""
