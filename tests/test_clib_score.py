@@ -259,10 +259,78 @@ def test_gaussian_processes_score(program, tmp_path):
     for count in (1, 7, 60):  # together, as Python chooses
         done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores", str(count))
         assert [*map(int, done.stdout.split())] == process.choose(graph, count).tolist()
-    based = tg.ranker.GaussianProcess(base=process).fit(graph, range(40))
-    based.save(tmp_path / "ranker")
-    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
-    assert done.returncode == 1 and "members: expected no base, found a list of 1" in done.stderr
+
+
+@pytest.mark.parametrize("recipe", ["graph-config", "eighth-lightgbm", "process"])
+def test_processes_with_the_scores_of_a_base_score(program, tmp_path, recipe):
+    graph = small_any(0, configs=60)
+    if recipe == "process":
+        inner = tg.ranker.GaussianProcess(learnt("graph-config")[0]).fit(graph, range(10))
+        base = tg.ranker.GaussianProcess(inner).fit(graph, range(20))
+    elif "lightgbm" in recipe:
+        pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+        base = tg.Ranker(recipe, steps=9, num_leaves=9, min_data_in_leaf=2).fit(small_any(1), verbose=False)
+    else:
+        base = learnt(recipe)[0]
+    process = tg.ranker.GaussianProcess(base).fit(graph, range(40))
+    scores, expected = scores_of(program, tmp_path, process, graph), process.predict(graph)
+    assert np.unique(scores).size > 30
+    assert np.allclose(scores, expected, 1e-5, 1e-5)
+    assert not np.allclose(
+        scores, tg.ranker.GaussianProcess().fit(graph, range(40)).predict(graph), 1e-3, 1e-3
+    )
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores", "5")
+    assert [*map(int, done.stdout.split())] == process.choose(graph, 5).tolist()
+
+
+def plain_programs(seed, **changes):
+    """Described by their opcodes alone."""
+    schema = Schema(config=small_any().schema.config, opcodes=7)
+    return small_any(seed, graph_feat=None, node_feat=np.zeros((9, 0), np.float32), schema=schema, **changes)
+
+
+@pytest.mark.parametrize("make", [small_any, plain_programs])
+def test_processes_over_programs_score(program, tmp_path, make):
+    process = tg.ranker.MultiTaskGaussianProcess().fit([make(seed) for seed in range(4)])
+    graph = make(5, configs=60)
+    scores, expected = scores_of(program, tmp_path, process, graph), process.predict(graph)
+    assert np.unique(scores).size > 30
+    assert np.allclose(scores, expected, 1e-5, 1e-5)
+    assert np.abs(scores - process.predict(make(6, config_feat=graph.config_feat, configs=60))).max() > 1e-3
+    shutil.copy(tmp_path / "ranker", tmp_path / "good")
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores", "3")
+    assert [*map(int, done.stdout.split())] == np.argsort(scores, kind="stable")[:3].tolist()
+    for name in ("program", "program.column", "config.mean", "weight"):
+        said = refused(program, tmp_path, changed(tmp_path, tensors=[name]))
+        assert "expected" in said and name.split(".")[0] in said
+    if make is plain_programs:
+        shutil.copy(tmp_path / "good", tmp_path / "ranker")
+        content = (tmp_path / "graph").read_bytes()
+        said = refused(program, tmp_path, content[:-1] + b"\x07", "graph")
+        assert said == "node_opcode: expected opcodes of the schema, found 7\n"
+
+
+def test_what_is_inside_of_a_process_is_checked(program, tmp_path):
+    graph = small_any(0, configs=60)
+    process = tg.ranker.GaussianProcess(learnt("graph-config")[0]).fit(graph, range(40))
+    write_graph(tmp_path / "graph", graph)
+    process.save(tmp_path / "good")
+    member = json.loads(safe_metadata(tmp_path / "good"))["members"][0]
+    for members, words in (
+        ([member, member], "members: expected a list of at most one base, found a list of 2"),
+        (3, "members: expected a list of at most one base, found 3"),
+        ([3], "feature_schema: expected 1, found none"),
+        ([{**member, "kind": "ensemble"}], "members: expected a network, trees or a Gaussian process"),
+        ([{**member, "steps": []}], "no step makes 'scores'"),
+        ([], "column: expected"),
+    ):
+        assert words in refused(program, tmp_path, changed(tmp_path, {"members": members})), words
+    assert "head.bias: expected" in refused(program, tmp_path, changed(tmp_path, tensors=["0.head.bias"]))
+    for _ in range(3):
+        process = tg.ranker.GaussianProcess(process).fit(graph, range(40))
+    process.save(tmp_path / "ranker")
+    content = (tmp_path / "ranker").read_bytes()
+    assert "members: expected at most three rankers inside each other" in refused(program, tmp_path, content)
 
 
 def refused(program, tmp_path, content, name="ranker"):

@@ -11,6 +11,7 @@
 #include "prepare/program.h"
 #include "score/network.h"
 #include "score/process.h"
+#include "score/tasks.h"
 #include "score/treeranker.h"
 
 /* What the file keeps of a column in training. */
@@ -29,7 +30,10 @@ struct tg_ranker {
     struct tg_model *model;
     tg_treeranker *trees; /* in place of program and model, or NULL */
     tg_process *process;  /* in place of the model, or NULL */
+    tg_tasks *tasks;      /* in place of the model, or NULL */
+    tg_ranker *base;      /* its scores are the last column of the process, or NULL */
     int64_t seed;         /* of its choices */
+    int described;        /* numbers that describe a program, of tasks */
     int precision, digits, digit_rows;
     int own_digits; /* they are those of a schema: values are in -1..digit_values[column]-1 */
     int8_t digit_values[TG_MOST_DIGITS];

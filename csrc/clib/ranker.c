@@ -68,9 +68,14 @@ static tg_status take_digits(tg_ranker *r, const tg_json_value *schema, tg_error
     return TG_OK;
 }
 
+static const char *const KINDS[] = {"gaussian-process", "multi-task-gaussian-process"};
+static int is_process(const tg_json_value *kind) {
+    return tg_json_is(kind, KINDS[0]) || tg_json_is(kind, KINDS[1]);
+}
+
 static tg_status check_file(const tg_json_value *root, tg_error *err) {
     const tg_json_value *kind = tg_json_find(root, "kind");
-    if (tg_json_is(kind, "gaussian-process")) return check_version(root, "version", VERSION, err);
+    if (is_process(kind)) return check_version(root, "version", VERSION, err);
     if (!tg_json_is(kind, "ranker"))
         return tg_described_wrong(err, "kind", "'ranker'", "give the file of a ranker", kind);
     const tg_status status = check_version(root, "version", VERSION, err);
@@ -93,6 +98,8 @@ static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error
 }
 
 /* ---- opening ---- */
+
+static tg_status make_any(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err);
 
 /* What the preprocessing has learnt. */
 static tg_status read_state(tg_program *p, const char *before, const tg_safetensors *file, tg_error *err) {
@@ -132,7 +139,7 @@ static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_j
                             tg_error *err) {
     const tg_json_value *kind = tg_json_find(root, "kind");
     (void)r, (void)file;
-    *made = tg_json_find(root, "boosters") != NULL || tg_json_is(kind, "gaussian-process");
+    *made = tg_json_find(root, "boosters") != NULL || is_process(kind);
     if (!*made) return TG_OK;
     return tg_described_wrong(err, "kind", "a network", "compile the library for this ranker, too", kind);
 }
@@ -149,39 +156,82 @@ static tg_status make_trees(tg_ranker *r, const tg_safetensors *file, const tg_j
     return status == TG_OK ? tg_take_names(r, schema, err) : status;
 }
 
-/* A process without another ranker's scores as a column. */
+/* The ranker inside another's file: its tensors' names begin with "0.". */
+static tg_status make_base(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                           tg_error *err) {
+    char before[8];
+    const char *outside = file->before == NULL ? "" : file->before;
+    if (snprintf(before, sizeof before, "%s0.", outside) >= (int)sizeof before)
+        return tg_described_wrong(err, "members", "at most three rankers inside each other", NULL, NULL);
+    if ((r->base = tg_heap_take(&r->heap, sizeof *r->base)) == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a ranker");
+    memset((void *)r->base, 0, sizeof *r->base);
+    r->base->heap = r->heap;
+    r->base->references = r->base->threads = 1;
+    tg_safetensors own = *file;
+    own.before = before;
+    const tg_json_value *kind = tg_json_find(root, "kind");
+    if (kind != NULL && !is_process(kind))
+        return tg_described_wrong(err, "members", "a network, trees or a Gaussian process",
+                                  "score with Python", kind);
+    const tg_status status =
+        kind == NULL ? check_version(root, "feature_schema", FEATURE_SCHEMA, err) : TG_OK;
+    return status == TG_OK ? make_any(r->base, &own, root, err) : status;
+}
+
 static tg_status make_process(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
                               tg_error *err) {
     const tg_json_value *members = tg_json_find(root, "members"), *schema = tg_json_find(root, "schema");
-    if (members == NULL || members->kind != TG_JSON_ARRAY || members->count > 0)
-        return tg_described_wrong(err, "members", "no base", "score with Python", members);
+    if (members == NULL || members->kind != TG_JSON_ARRAY || members->count > 1)
+        return tg_described_wrong(err, "members", "a list of at most one base", NULL, members);
     tg_status status = take_digits(r, schema, err);
     if (status == TG_OK) status = take_whole(root, "seed", 0, INT64_MAX, &r->seed, err);
     if (status == TG_OK) status = take_program(r, file, root, "pipeline.", err);
-    return status == TG_OK ? tg_process_read(&r->process, file, columns(r, TG_TABLE_CONFIG), err) : status;
+    if (status == TG_OK && members->count > 0) status = make_base(r, file, members->first, err);
+    const int cols = columns(r, TG_TABLE_CONFIG) + (r->base != NULL);
+    return status == TG_OK ? tg_process_read(&r->process, file, cols, err) : status;
+}
+
+/* A process over programs, which are described by their prepared features, or by their opcodes. */
+static tg_status make_tasks(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                            tg_error *err) {
+    const tg_json_value *schema = tg_json_find(root, "schema"),
+                        *opcodes = schema == NULL ? NULL : tg_json_find(schema, "opcodes");
+    int64_t described = 0;
+    tg_status status = take_digits(r, schema, err);
+    if (status == TG_OK) status = take_program(r, file, root, "pipeline.", err);
+    if (status == TG_OK && columns(r, TG_TABLE_GRAPH) > 0) described = columns(r, TG_TABLE_GRAPH);
+    else if (status == TG_OK && opcodes != NULL && opcodes->kind == TG_JSON_NUMBER)
+        status = take_whole(schema, "opcodes", 1, 256, &described, err);
+    r->described = (int)described;
+    return status == TG_OK ? tg_tasks_read(&r->tasks, file, r->described, columns(r, TG_TABLE_CONFIG), err)
+                           : status;
 }
 
 static void free_others(tg_ranker *r) {
     tg_treeranker_free(r->trees);
+    tg_tasks_free(r->tasks);
     tg_process_free(r->process);
+    tg_ranker_close(r->base);
 }
 
 /* Rankers that are no networks; *made: it is one of them. */
 static tg_status make_other(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, int *made,
                             tg_error *err) {
-    const int trees = tg_json_find(root, "boosters") != NULL,
-              process = tg_json_is(tg_json_find(root, "kind"), "gaussian-process");
-    *made = trees || process;
-    if (process) return make_process(r, file, root, err);
+    const tg_json_value *kind = tg_json_find(root, "kind");
+    const int trees = tg_json_find(root, "boosters") != NULL;
+    *made = trees || is_process(kind);
+    if (is_process(kind))
+        return tg_json_is(kind, KINDS[0]) ? make_process(r, file, root, err) : make_tasks(r, file, root, err);
     const tg_status status = trees ? make_trees(r, file, root, err) : TG_OK;
     return trees && status == TG_OK ? tg_take_fill(r, err) : status;
 }
 #endif
 
-tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
-    tg_status status = check_file(root, err);
+static tg_status make_any(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root,
+                          tg_error *err) {
     int made = 0;
-    if (status == TG_OK) status = make_other(r, file, root, &made, err);
+    tg_status status = make_other(r, file, root, &made, err);
     if (made) return status;
     if (status == TG_OK) status = take_metadata(r, root, err);
     if (status == TG_OK) status = take_program(r, file, root, "", err);
@@ -189,6 +239,11 @@ tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json
     const tg_network_sizes sizes = {columns(r, TG_TABLE_NODE), columns(r, TG_TABLE_CONFIG),
                                     columns(r, TG_TABLE_GRAPH), r->digits, r->digit_rows};
     return tg_network_read(&r->model, tg_json_find(root, "steps"), &sizes, file, err);
+}
+
+tg_status tg_ranker_make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
+    const tg_status status = check_file(root, err);
+    return status == TG_OK ? make_any(r, file, root, err) : status;
 }
 
 static tg_status read_file(tg_ranker *r, const tg_safetensors *file, tg_error *err) {

@@ -2,6 +2,7 @@
 
 #include "model/segment.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOST_ITEMS = INT32_MAX / 2 };
@@ -143,13 +144,48 @@ static tg_status score_trees(const tg_ranker *r, const tg_stored *s, const tg_co
     return tg_treeranker_scores(r->trees, &graph, &rows, c->count, scores, err);
 }
 
+static tg_status score_taken(tg_ranker *r, const tg_stored *s, tg_graph *g, const tg_config_arrays *c,
+                             float *scores, tg_error *err);
+
+static tg_status score_base(tg_ranker *base, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                            tg_error *err) {
+    tg_graph g = {.D = base->own_digits ? 0 : TG_DIGITS, .digit_rows = base->digit_rows};
+    tg_stored stored = *s;
+    tg_status status = tg_take_configs(base, c, &stored, &g, err);
+    if (status == TG_OK) status = score_taken(base, &stored, &g, c, scores, err);
+    tg_graph_free(&g);
+    return status;
+}
+
+/* rows (n, cols + 1): with the scores of the base. */
+static tg_status add_base(tg_ranker *base, const tg_stored *s, const tg_config_arrays *c, float **rows,
+                          int cols, tg_error *err) {
+    const int64_t n = c->count;
+    float *wide = malloc((size_t)(n * (cols + 1)) * sizeof *wide + 1),
+          *scores = malloc((size_t)n * sizeof *scores + 1);
+    tg_status status = TG_OK;
+    if (wide == NULL || scores == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld configs", (long long)n);
+    if (status == TG_OK) status = score_base(base, s, c, scores, err);
+    for (int64_t i = 0; status == TG_OK && i < n; i++) {
+        memcpy(wide + i * (cols + 1), *rows + i * cols, (size_t)cols * sizeof *wide);
+        wide[i * (cols + 1) + cols] = scores[i];
+    }
+    free(scores);
+    free(*rows);
+    *rows = wide;
+    return status;
+}
+
 /* The prepared rows of configs; free them also after an error. */
 static tg_status process_rows(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float **rows,
                               tg_error *err) {
     int cols;
     *rows = NULL;
     if (s->config_feat == NULL) return tg_fail_field(err, "configs", "features of whole configs", "digits");
-    return tg_program_configs(&r->program, s->config_feat, c->count, s->T, rows, &cols, err);
+    const tg_status status =
+        tg_program_configs(&r->program, s->config_feat, c->count, s->T, rows, &cols, err);
+    return status == TG_OK && r->base != NULL ? add_base(r->base, s, c, rows, cols, err) : status;
 }
 
 static tg_status score_process(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
@@ -157,6 +193,38 @@ static tg_status score_process(tg_ranker *r, const tg_stored *s, const tg_config
     float *rows;
     tg_status status = process_rows(r, s, c, &rows, err);
     if (status == TG_OK) status = tg_process_scores(r->process, rows, c->count, scores, err);
+    free(rows);
+    return status;
+}
+
+/* to (described): the prepared features of the program, or ln(1 + count) of every opcode. */
+static tg_status describe(tg_ranker *r, const tg_stored *s, double *to, tg_error *err) {
+    tg_graph g = {.digit_rows = r->digit_rows};
+    if (r->program.after.cols[TG_TABLE_GRAPH] > 0) {
+        const tg_status status = tg_program_apply(&r->program, s, 0, NULL, &g, err);
+        for (int i = 0; status == TG_OK && i < r->described; i++) to[i] = (double)g.graph_feat[i];
+        tg_graph_free(&g);
+        return status;
+    }
+    if (r->described > 0 && s->opcode == NULL) return tg_fail_field(err, "node_opcode", "an array", "none");
+    for (int64_t i = 0; i < s->N && r->described > 0; i++) {
+        if (s->opcode[i] >= r->described)
+            return tg_fail_field(err, "node_opcode", "opcodes of the schema", "%d", s->opcode[i]);
+        to[s->opcode[i]]++;
+    }
+    for (int i = 0; i < r->described; i++) to[i] = log1p(to[i]);
+    return TG_OK;
+}
+
+static tg_status score_tasks(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
+                             tg_error *err) {
+    float *rows = NULL;
+    double *program = calloc((size_t)r->described + 1, sizeof *program);
+    tg_status status =
+        program == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for a program") : describe(r, s, program, err);
+    if (status == TG_OK) status = process_rows(r, s, c, &rows, err);
+    if (status == TG_OK) status = tg_tasks_scores(r->tasks, program, rows, c->count, scores, err);
+    free(program);
     free(rows);
     return status;
 }
@@ -178,9 +246,17 @@ tg_status tg_choose_together(tg_ranker *r, const tg_graph_arrays *graph, const t
 
 tg_status tg_score_stored(tg_ranker *r, const tg_stored *s, const tg_config_arrays *c, float *scores,
                           tg_error *err) {
+    if (r->tasks != NULL) return score_tasks(r, s, c, scores, err);
     return r->trees != NULL ? score_trees(r, s, c, scores, err) : score_process(r, s, c, scores, err);
 }
 #endif
+
+static tg_status score_taken(tg_ranker *r, const tg_stored *s, tg_graph *g, const tg_config_arrays *c,
+                             float *scores, tg_error *err) {
+    if (r->model == NULL) return tg_score_stored(r, s, c, scores, err);
+    const tg_status status = tg_program_apply(&r->program, s, s->config_feat != NULL, NULL, g, err);
+    return status == TG_OK ? score_network(r, g, c->count, scores, err) : status;
+}
 
 static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_config_arrays *configs,
                        float *scores, tg_error *err) {
@@ -189,10 +265,7 @@ static tg_status score(tg_ranker *r, const tg_graph_arrays *graph, const tg_conf
     tg_status status = tg_take_graph(graph, &stored, err);
     if (status == TG_OK) status = tg_take_count(configs, graph->config_nodes, scores, err);
     if (status == TG_OK) status = tg_take_configs(r, configs, &stored, &g, err);
-    if (status == TG_OK && r->model == NULL) return tg_score_stored(r, &stored, configs, scores, err);
-    if (status == TG_OK)
-        status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
-    if (status == TG_OK) status = score_network(r, &g, configs->count, scores, err);
+    if (status == TG_OK) status = score_taken(r, &stored, &g, configs, scores, err);
     tg_graph_free(&g);
     return status;
 }

@@ -284,6 +284,11 @@ void tg_safetensors_close(tg_safetensors *file) {
 }
 
 const tg_tensor *tg_safetensors_find(const tg_safetensors *file, const char *name) {
+    char whole[512];
+    if (file->before != NULL) {
+        if (snprintf(whole, sizeof whole, "%s%s", file->before, name) >= (int)sizeof whole) return NULL;
+        name = whole;
+    }
     const tg_tensor wanted = {.name = {name, strlen(name)}};
     if (file->count == 0) return NULL;
     return bsearch(&wanted, file->tensors, (size_t)file->count, sizeof wanted, by_name);

@@ -50,6 +50,7 @@ typedef struct tg_safetensors {
     tg_tensor *tensors; /* in the order of their names */
     tg_note *note;      /* the texts under "__metadata__", in the order of their keys */
     char *pool;
+    const char *before; /* of every name that is looked up, or NULL: a part of the file */
 } tg_safetensors;
 
 /* Read the header of `source`, which must outlive `file`. Close also after an error. */

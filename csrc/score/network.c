@@ -44,6 +44,19 @@ const tg_tensor *tg_network_tensor(const tg_safetensors *file, const char *name,
     return NULL;
 }
 
+tg_status tg_take_tensor(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
+                         int64_t cols, void **to, tg_error *err) {
+    const tg_tensor *t = tg_network_tensor(file, name, dtype, rows, cols, err);
+    if (t == NULL) return TG_E_DATA;
+    *to = malloc((size_t)t->memory + 1);
+    if (*to == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %s", name);
+    const tg_status status = tg_safetensors_read(file, t, *to, err);
+    const double *numbers = *to;
+    for (int64_t i = 0; status == TG_OK && dtype == TG_DTYPE_F64 && i < t->count; i++)
+        if (!isfinite(numbers[i])) return tg_fail_field(err, name, "finite numbers", "%g", numbers[i]);
+    return status;
+}
+
 static tg_status read_weights(tg_model *m, const tg_safetensors *file, tg_error *err) {
     for (int i = 0; i < m->n_params; i++)
         if (tg_network_tensor(file, m->params[i].name, TG_DTYPE_F32, m->params[i].rows, m->params[i].cols,

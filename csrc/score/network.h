@@ -25,6 +25,9 @@ void tg_network_free(struct tg_model *model); /* NULL is fine */
 /* The tensor of this name, type and shape (rows, cols), or (rows,) when cols is 0; NULL with err. */
 const tg_tensor *tg_network_tensor(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
                                    int64_t cols, tg_error *err);
+/* The same with its values in *to, new memory, to be freed also after an error; numbers are finite. */
+tg_status tg_take_tensor(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
+                         int64_t cols, void **to, tg_error *err);
 
 /* Configs per pass: the fastest number up to `most` (>= 1); `most` itself if the model looks across configs,
    or does all its work on nodes once per pass. */

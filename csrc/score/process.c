@@ -23,19 +23,6 @@ struct tg_process {
 
 /* ---- reading ---- */
 
-static tg_status take(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
-                      int64_t cols, void *to, tg_error *err) {
-    const tg_tensor *t = tg_network_tensor(file, name, dtype, rows, cols, err);
-    if (t == NULL) return TG_E_DATA;
-    *(void **)to = malloc((size_t)t->memory + 1);
-    if (*(void **)to == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %s", name);
-    const tg_status status = tg_safetensors_read(file, t, *(void **)to, err);
-    const double *numbers = *(double **)to;
-    for (int64_t i = 0; status == TG_OK && dtype == TG_DTYPE_F64 && i < t->count; i++)
-        if (!isfinite(numbers[i])) return tg_fail_field(err, name, "finite numbers", "%g", numbers[i]);
-    return status;
-}
-
 static int64_t count_of(const tg_safetensors *file, const char *name) {
     const tg_tensor *t = tg_safetensors_find(file, name);
     return t == NULL ? 0 : t->count;
@@ -88,12 +75,15 @@ tg_status tg_process_read(tg_process **process, const tg_safetensors *file, int 
     if (p->F < 1 || p->N < 1 || p->N > MOST || p->F > columns)
         status = tg_fail_field(err, "x", "1..2000 configs with some columns", "%lld of %lld", (long long)p->N,
                                (long long)p->F);
-    if (status == TG_OK) status = take(file, "column", TG_DTYPE_I64, p->F, 0, &p->column, err);
-    if (status == TG_OK) status = take(file, "mean", TG_DTYPE_F64, p->F, 0, &p->mean, err);
-    if (status == TG_OK) status = take(file, "scale", TG_DTYPE_F64, p->F, 0, &p->scale, err);
-    if (status == TG_OK) status = take(file, "logs", TG_DTYPE_F64, p->F + 2, 0, &p->logs, err);
-    if (status == TG_OK) status = take(file, "x", TG_DTYPE_F64, p->N, p->F, &p->x, err);
-    if (status == TG_OK) status = take(file, "y", TG_DTYPE_F64, p->N, 0, &p->weight, err);
+    if (status == TG_OK)
+        status = tg_take_tensor(file, "column", TG_DTYPE_I64, p->F, 0, (void **)&p->column, err);
+    if (status == TG_OK) status = tg_take_tensor(file, "mean", TG_DTYPE_F64, p->F, 0, (void **)&p->mean, err);
+    if (status == TG_OK)
+        status = tg_take_tensor(file, "scale", TG_DTYPE_F64, p->F, 0, (void **)&p->scale, err);
+    if (status == TG_OK)
+        status = tg_take_tensor(file, "logs", TG_DTYPE_F64, p->F + 2, 0, (void **)&p->logs, err);
+    if (status == TG_OK) status = tg_take_tensor(file, "x", TG_DTYPE_F64, p->N, p->F, (void **)&p->x, err);
+    if (status == TG_OK) status = tg_take_tensor(file, "y", TG_DTYPE_F64, p->N, 0, (void **)&p->weight, err);
     if (status == TG_OK) status = check(p, err);
     if (status == TG_OK) status = factor(p, err);
     if (status == TG_OK) return TG_OK;

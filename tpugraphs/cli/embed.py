@@ -25,6 +25,7 @@ _READ = (
     "rounds seed members"
 ).split()
 _FIELDS = ("chunk", "occurrence", "bins", "references")
+_PROCESSES = ("gaussian-process", "multi-task-gaussian-process")
 _KINDS = {"float32": 0, "float64": 1, "int64": 2}  # of a tg_embedded_tensor
 _OBJECT, _ARRAY, _STRING, _NUMBER, _LITERAL = 2, 3, 6, 7, 8  # tg_json_kind of csrc/base/json.h
 _TOP = """/* A ranker of tpugraphs, written by `tpugraphs embed`:
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z]\w{0,62}", args.name, re.ASCII):
         raise ConfigError(f"--name: expected a name of C, got {args.name!r:.80}")
     common.to_stdout(args, args.out)
-    text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", "gaussian-process"))
+    text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", *_PROCESSES))
     with common.text_file(args.out) as file:
         file.write(text)
     common.say(args, f"{args.out}: {size / 1000:,.1f} kB of data")
