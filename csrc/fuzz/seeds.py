@@ -18,6 +18,8 @@ from broken import npz
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import tpugraphs as tg
+
 out = Path(sys.argv[1])
 whole, streams, tensors = (out / f"corpus_{name}" for name in ("npz", "inflate", "safetensors"))
 for folder in (whole, streams, tensors):
@@ -201,10 +203,15 @@ for i, text in enumerate(
 calls = out / "corpus_builder"
 (out / "corpus_ranker").mkdir(exist_ok=True)
 calls.mkdir(exist_ok=True)
+seeds = {}
 for recipe in ("graph-config", "first-layout", "first-tile", "sixth-gin"):
     make = rankers.SMALL_GRAPHS[rankers.get_recipe(recipe).kind]
-    ranker = rankers.small_ranker(recipe, steps=1, width=16)
-    ranker.fit([make(0), make(1)], verbose=False)
+    seeds[recipe] = rankers.small_ranker(recipe, steps=1, width=16)
+    seeds[recipe].fit([make(0), make(1)], verbose=False)
+processes = tg.ranker.GaussianProcess(seeds["graph-config"]), tg.ranker.MultiTaskGaussianProcess()
+seeds["process"] = processes[0].fit(rankers.small_any(0, configs=9))
+seeds["tasks"] = processes[1].fit([rankers.small_any(i, configs=5) for i in range(3)])
+for recipe, ranker in seeds.items():
     ranker.save(out / "fuzz_ranker.tgr")
     with safe_open(out / "fuzz_ranker.tgr", "np") as file:
         notes = json.loads(file.metadata()["tpugraphs"])
