@@ -367,7 +367,7 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3260,
+    "ranker": 3257,
     "layertime": 3233,
     "data": 2817,
     "recipes": 2502,
@@ -387,7 +387,7 @@ THIN = {
     "search": 224,
     "distributed": 190,
 }  # fmt: skip
-THIN_IN_ALL = 24609
+THIN_IN_ALL = 24606
 
 
 def code_lines(path):

@@ -137,28 +137,6 @@ def fitted_weights(
     return np.bincount(chosen[:kept], minlength=len(own)).astype(np.float64)
 
 
-def fastest_together(
-    samples: NDArray[np.float64], count: int, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.int64]:
-    """Choose configs greedily: each minimises the expected value of the fastest one so far.
-
-    Parameters
-    ----------
-    samples : (n, S) float64
-        Runtimes or scores of n configs in S samples.
-    count : int
-        How many, at most n.
-    weights : (S,) float64, optional
-        Probabilities of the samples; equal by default.
-
-    Returns
-    -------
-    (count,) int64
-        Their places, in the order chosen, so a shorter list is a prefix of a longer one.
-    """
-    return _core.fastest_together(np.ascontiguousarray(samples, np.float64), count, weights)
-
-
 @filekinds.register("ensemble")
 class Ensemble(ScorerBase):
     """Rank by the weighted mean of the scores of several rankers.
@@ -305,8 +283,9 @@ class Ensemble(ScorerBase):
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`.
         """
         scores, weights = zip(*self._scores(graph, configs, **options), strict=True)
-        samples = np.stack(scores, 1)
-        return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
+        samples = np.stack(scores, 1, dtype=np.float64)
+        count = min(check_whole("count", count, 1), len(samples))
+        return _core.fastest_together(samples, count, np.array(weights))
 
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every member on the same graphs; for the arguments see :meth:`tpugraphs.Ranker.fit`.
