@@ -270,6 +270,25 @@ def test_a_killed_rank_ends_all_and_the_fit_goes_on_with_the_same_bits(tmp_path)
 
 
 @processes
+@pytest.mark.skipif(sys.platform != "linux", reason="by prctl")
+def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path):
+    process = start(2, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path / "c", "long")
+    while not (tmp_path / "c" / "checkpoint.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    ranks = children(process)
+    process.kill()
+    finished(process)
+    until = time.monotonic() + 10
+    while any(
+        Path(f"/proc/{rank}/cmdline").exists() and Path(f"/proc/{rank}/cmdline").read_bytes()
+        for rank in ranks
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@processes
 def test_ctrl_c_ends_all_ranks_after_whole_steps(tmp_path):
     process = start(
         2, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path / "c", "long", start_new_session=True

@@ -385,9 +385,9 @@ THIN = {
     "torch": 344,
     "records": 512,
     "search": 224,
-    "distributed": 190,
+    "distributed": 196,
 }  # fmt: skip
-THIN_IN_ALL = 24606
+THIN_IN_ALL = 24612
 
 
 def code_lines(path):

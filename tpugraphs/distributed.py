@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import math
 import os
 import selectors
+import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +26,7 @@ __all__ = ["Communicator", "CommunicatorLike", "LocalCommunicator", "SingleCommu
 
 _LOCAL = "TPUGRAPHS_RANKS"  # rank, size and the sockets of a process that `local` started
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # environment of processes under mpirun
+_PDEATHSIG = 1  # of prctl: the signal when the parent ends
 _LENGTH = struct.Struct("<q")
 _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
@@ -134,6 +138,8 @@ class LocalCommunicator(CommunicatorLike):
                 "communicator: this process was not started as a rank; start it by "
                 "`tpugraphs ranks N script.py`, or by mpirun"
             ) from error
+        if sys.platform == "linux":  # a launcher that is killed takes its ranks with it
+            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
         return cls(rank, found)
 
     def allgather(self, message: bytes) -> list[bytes]:
