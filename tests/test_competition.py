@@ -8,6 +8,7 @@ import pytest
 from rankers import small_graph, small_ranker
 from reference import submission as reference
 from refusals import refuses
+from test_distributed import finished, processes, start
 
 import tpugraphs as tg
 from tpugraphs import cli, submission
@@ -387,3 +388,25 @@ def test_collections_of_our_own_are_scored_over_what_ran(tmp_path):
     assert found.collections == {"options:xla:cpu": pytest.approx(np.mean(list(found.graphs.values())))}
     assert found.total == 0 and "competition" not in str(found) and "options:xla:cpu" in str(found)
     refuses(lambda: submission.write(path, {"options:xla:tpu:a": [0]}), tg.DataError, "options:xla:cpu")
+
+
+@processes
+def test_ranks_write_the_submission_of_one(root, rankers, tmp_path):
+    written = []
+    for size in (0, 3):
+        for name, words in {
+            "all": ["submit", "--rankers", rankers, "--split", "valid"],
+            "one": [
+                "submit",
+                rankers / "layout_xla_default.safetensors",
+                "layout:xla:default",
+                "--split",
+                "valid",
+            ],
+        }.items():
+            out = tmp_path / f"{name}{size}.csv"
+            own = ["-m", "tpugraphs"] if size == 0 else []
+            code, text, err = finished(start(size, *own, *words, "--root", root, "--out", out))
+            assert code == 0 and err.count("wrote") + text.count("wrote") == 1, err
+            written.append(out.read_bytes())
+    assert written[:2] == written[2:]

@@ -371,23 +371,23 @@ THIN = {
     "layertime": 3233,
     "data": 2817,
     "recipes": 2502,
-    "cli": 2446,
+    "cli": 2459,
     "xla": 1940,
     "training": 1304,
-    "system": 1029,
+    "system": 1031,
     "evaluation": 799,
     "kernels": 706,
     "preprocess": 471,
     "network": 499,
-    "submission": 385,
+    "submission": 392,
     "download": 339,
     "tuning": 1374,
     "torch": 344,
     "records": 512,
     "search": 224,
-    "distributed": 196,
+    "distributed": 202,
 }  # fmt: skip
-THIN_IN_ALL = 24612
+THIN_IN_ALL = 24640
 
 
 def code_lines(path):

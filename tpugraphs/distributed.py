@@ -326,6 +326,30 @@ class Ranks:
                     raise ConfigError(f"communicator: ranks differ in {name}: {found}")
 
 
+def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], Any]) -> Iterator[Any]:
+    """Yield what `work` returns for each of `count` items, in order; ranks take turns with them.
+
+    Parameters
+    ----------
+    comm : CommunicatorLike, optional
+        None: this process does all.
+    count : int
+        Number of items.
+    work : callable
+        Takes the number of an item, and returns what JSON can hold.
+
+    Yields
+    ------
+    object
+        On every rank the same.
+    """
+    if comm is None:
+        yield from map(work, range(count))
+    else:
+        for message in Ranks(comm).each(count, lambda i: json.dumps(work(i)).encode()):
+            yield json.loads(message)
+
+
 class TreeSum:
     """Vectors of units added in a fixed order: the same bits, however units are shared out.
 

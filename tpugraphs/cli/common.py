@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
-from tpugraphs.system import atomic_write, json_text, read_whole
+from tpugraphs.system import atomic_write, json_text, progress, read_whole
 
 DATA_HELP = (
     "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "
@@ -168,6 +168,7 @@ def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | No
     comm = tg.distributed.communicator()
     if comm is not None and comm.rank > 0:
         args.quiet, args.json = True, False
+        progress.hush()
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     return comm
 

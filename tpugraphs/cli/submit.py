@@ -23,6 +23,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
+from tpugraphs.distributed import CommunicatorLike
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system import Progress, counted, tracked
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         counts = tg.submission.competition.counts(_splits(args, args.split or "test")) if root_given else None
         template = counts if args.template is None else common.stdin(args, args.template)
         return _check(args, common.stdin(args, args.validate), template, counts)
+    ranks = common.join_ranks(args) if args.merge is None else None
     out = args.out or "submission.csv"
     written: Any = io.BytesIO() if common.to_stdout(args, out) else out
     template = common.stdin(args, args.template)
@@ -88,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
         given = [common.stdin(args, path) for path in args.merge]
         rankings, counts = tg.submission.merge(given, out=written, overwrite=args.overwrite), None
     else:
-        rankings, counts = _rank_all(args, out) if several else _rank(args)
+        rankings, counts = _rank_all(args, out, ranks) if several else _rank(args, ranks)
+    if ranks is not None and ranks.rank > 0:
+        return 0
+    if args.merge is None:
         tg.submission.write(written, rankings, counts)
     if written is not out:
         sys.stdout.write(written.getvalue().decode())
@@ -97,19 +102,26 @@ def run(args: argparse.Namespace) -> int:
     return _check(args, written, template, counts, common.remark)
 
 
-def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
+def _rank(args: argparse.Namespace, ranks: CommunicatorLike | None) -> tuple[Rankings, dict[str, int]]:
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
+    import numpy as np
+
     ranker = common.open_rankers(args)
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
     counts: dict[str, int] = {}
     options = {"tta": args.tta, "precision": args.precision}
-    for graph in tracked(graphs, "rank", "graph", None):
-        if graph.submission_id in rankings:
-            again = f"{graph.submission_id} is given twice; leave one out"
-            raise DataError(again, file=graph.path or graph.name, field="name")
-        rankings[graph.submission_id] = ranker.rank(graph, **options)
-        counts[graph.submission_id] = graph.num_configs
+
+    def ranked(i: int) -> tuple[Any, ...]:
+        graph = graphs[i]
+        made = ranker.rank(graph, **options).tolist()
+        return graph.submission_id, made, graph.num_configs, str(graph.path or graph.name)
+
+    rows = tg.distributed.in_turns(ranks, len(graphs), ranked)
+    for row_id, ranking, count, file in tracked(rows, "rank", "graph", None, len(graphs)):
+        if row_id in rankings:
+            raise DataError(f"{row_id} is given twice; leave one out", file=file, field="name")
+        rankings[row_id], counts[row_id] = np.array(ranking, np.int64), count
     return rankings, counts
 
 
@@ -143,7 +155,9 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
     return {**(tg.submission.competition.ranker_files(args.rankers) if args.rankers else {}), **given}
 
 
-def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
+def _rank_all(
+    args: argparse.Namespace, out: str, ranks: CommunicatorLike | None
+) -> tuple[Rankings, dict[str, int]]:
     """Return rankings and numbers of configs: of collections with a ranker, of --keep and of --fill."""
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
@@ -161,14 +175,15 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
     graphs = sum(len(split) for split in splits.values())
     try:
         with Progress(graphs, "rank", "graph", None) as bar:
-            for row in tg.submission.competition.rank_all(rankers, splits, kept, **options):
+            for row in tg.submission.competition.rank_all(rankers, splits, kept, ranks, **options):
                 bar.update(1)
                 if row.note:
                     common.warn(args, f"{row.id} {row.note}")
                 if row.ranking is not None:
                     rankings[row.id], counts[row.id] = row.ranking, row.configs
     except BaseException:
-        _save_part(out, rankings)
+        if ranks is None or ranks.rank == 0:
+            _save_part(out, rankings)
         raise
     for row_id, ranking in [*kept.items(), *filling.items()]:
         rankings.setdefault(row_id, ranking)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
 from tpugraphs.data.graph import Graph
+from tpugraphs.distributed import CommunicatorLike, in_turns
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.metrics import COLLECTIONS
@@ -155,6 +156,7 @@ def rank_all(
     rankers: Mapping[str, Scorer],
     splits: Mapping[str, Split],
     keep: Mapping[str, NDArray[np.int64]] | None = None,
+    communicator: CommunicatorLike | None = None,
     **options: Any,
 ) -> Iterator[Ranked]:
     """Rank the graphs of several collections, one by one.
@@ -167,6 +169,8 @@ def rank_all(
         As `open_splits` returns them.
     keep : mapping of str to (n,) int64, optional
         ID -> ranking already made: its graph is not read.
+    communicator : CommunicatorLike, optional
+        Ranks that take turns with the graphs; all of them yield all rows.
     **options
         For ``rank``.
 
@@ -187,13 +191,20 @@ def rank_all(
         if kind is not None and kind != name.partition(":")[0]:
             todo = f"give one that was trained on {name}"
             raise ConfigError(f"the ranker for {name} ranks {kind} graphs; {todo}")
-    for name, split in splits.items():
-        for i, graph_name in enumerate(split.names if name in rankers else ()):
-            row_id = f"{name}:{graph_name}"
-            if keep is not None and row_id in keep:
-                yield Ranked(row_id, keep[row_id], _count(split, i))
-            else:
-                yield _rank(row_id, split[i], rankers[name], options)
+    rows = [(name, split, i) for name, split in splits.items() if name in rankers for i in range(len(split))]
+
+    def ranked(row: int) -> tuple[Any, ...]:
+        name, split, i = rows[row]
+        row_id = f"{name}:{split.names[i]}"
+        if keep is not None and row_id in keep:
+            made = Ranked(row_id, keep[row_id], _count(split, i))
+        else:
+            made = _rank(row_id, split[i], rankers[name], options)
+        return made._replace(ranking=None if made.ranking is None else made.ranking.tolist())
+
+    for one in in_turns(communicator, len(rows), ranked):
+        made = Ranked(*one)
+        yield made._replace(ranking=None if made.ranking is None else np.array(made.ranking, np.int64))
 
 
 def _rank(row_id: str, graph: Graph, ranker: Any, options: Mapping[str, Any]) -> Ranked:

@@ -85,6 +85,11 @@ def _bars() -> Any:
     return type("Bar", (tqdm,), own)
 
 
+def hush() -> None:
+    """Show no bars and notices any more, as `quiet` does for a while."""
+    _quiet.set(True)
+
+
 def notice(text: str, verbose: bool | None = None, file: TextIO | None = None) -> None:
     """Log a line; unless `verbose` is False, print it on stderr or `file`, too, above a bar."""
     log.info("%s", text)
