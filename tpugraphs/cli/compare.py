@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train what is not done yet, and print the table."""
+    ranks = common.join_ranks(args)
     if args.out is not None:
         common.check_writable(f"{args.out}.md")
     folds = _folds(args)
@@ -55,8 +56,11 @@ def run(args: argparse.Namespace) -> None:
         preset=args.preset,
         folder=args.trials,
         tta=args.tta,
+        communicator=ranks,
         **common.parse_fields(args.set),
     )
+    if ranks is not None and ranks.rank > 0:
+        return
     if args.out is not None:
         comparison.save(args.out, _heading(args))
     common.emit(args, comparison.to_dict())

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
+from tpugraphs.distributed import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import measured_runtimes, plot
 from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
@@ -51,6 +53,7 @@ def compare(
     folder: str | os.PathLike[str] | None = None,
     tta: int = 0,
     verbose: bool | None = None,
+    communicator: CommunicatorLike | None = None,
     **fields: Unpack[RecipeFields],
 ) -> Comparison:
     """Train every recipe with several seeds on every fold, and judge all in the same way.
@@ -72,6 +75,8 @@ def compare(
         Test-time augmentation of rankers that look across configs; see :meth:`tpugraphs.Ranker.predict`.
     verbose : bool, optional
         Show a progress bar over the trials.
+    communicator : CommunicatorLike, optional
+        Ranks that take turns with the trials; all of them get all. They may share the `folder`.
     **fields
         Fields of all recipes that have them, for example ``steps=500``.
 
@@ -103,13 +108,26 @@ def compare(
     """
     divided = _checked(folds)
     tasks = _tasks(recipes, divided, check_whole("seeds", seeds, 1), preset, fields, tta)
-    if folder is None:
-        run = Task.run
-    else:
+    run: Callable[[Task], Trial] = Task.run
+    if folder is not None:
         os.makedirs(folder, exist_ok=True)
         run = partial(_kept, Path(folder), {fold.name: _content(fold) for fold in divided})
-    trials = [run(task) for task in progress.tracked(tasks, "compare", "trial", verbose)]
-    return Comparison(tuple(trials), divided)
+    trials = map(run, tasks) if communicator is None else _in_turns(communicator, tasks, run)
+    return Comparison(tuple(progress.tracked(trials, "compare", "trial", verbose, len(tasks))), divided)
+
+
+def _in_turns(comm: CommunicatorLike, tasks: list[Task], run: Callable[[Task], Trial]) -> Iterator[Trial]:
+    """Yield the trials of all ranks, which pass them on as files."""
+    with tempfile.TemporaryDirectory() as own:
+        place = Path(own, "trial")
+
+        def packed(i: int) -> bytes:
+            run(tasks[i]).save(place)
+            return place.read_bytes()
+
+        for message in Ranks(comm).each(len(tasks), packed):
+            place.write_bytes(message)
+            yield Trial.load(place)
 
 
 def _kept(folder: Path, data: Mapping[str, str], task: Task) -> Trial:
