@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rankers import small_graph, small_tile
 from refusals import refuses
+from test_distributed import finished, start, together
 
 import tpugraphs as tg
 from tpugraphs import _core, cli
@@ -286,6 +287,28 @@ def test_one_graph_at_a_time(tree, monkeypatch):
     monkeypatch.setattr(collections, "load", load)
     tg.audit(tree)
     assert len(most) == 5 and max(most) <= 2  # the last one may live until the next is there
+
+
+def repeats_of_all():
+    return [
+        repeated(change=lambda row, rng: 0.02 * (row > 2000), name="shifted"),
+        repeated(noise=0.01, name="noisy"),
+    ]
+
+
+def test_ranks_find_what_one_finds(tree, tmp_path):
+    alone = tg.audit([tree, *repeats_of_all()])
+    for found in together(3, lambda comm: tg.audit([tree, *repeats_of_all()], communicator=comm)):
+        assert found.graphs == alone.graphs
+    assert any(graph.shift is not None for graph in alone.graphs)
+    outs = [tmp_path / f"{size}.txt" for size in (0, 2)]
+    said = []
+    for size, out in zip((0, 2), outs, strict=True):
+        words = [*(["-m", "tpugraphs"] if size == 0 else []), "audit", tree, "--write-exclude", out]
+        code, text, err = finished(start(size, *words))
+        assert code == 1, err
+        said.append(text.replace(str(out), ""))
+    assert outs[0].read_text() == outs[1].read_text() and said[0] == said[1]
 
 
 def test_command(tree, capsys, tmp_path):

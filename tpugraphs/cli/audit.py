@@ -29,8 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table; return 1 if a file could not be read, after all others were."""
     common.to_stdout(args, args.write_exclude)
+    ranks = common.join_ranks(args)
     sources = [_source(spec, args) for spec in args.data]
-    result = tg.audit(sources, exclude=common.patterns(args))
+    result = tg.audit(sources, exclude=common.patterns(args), communicator=ranks)
+    if ranks is not None and ranks.rank > 0:
+        return 1 if "unreadable" in result.counts() else 0
     if args.write_exclude is not None:
         with common.text_file(args.write_exclude) as file:
             file.write(result.exclude_file())

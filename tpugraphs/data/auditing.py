@@ -19,8 +19,9 @@ from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
+from tpugraphs.distributed import CommunicatorLike, in_turns
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.system import Progress, absolute, counted, markup, tables
+from tpugraphs.system import absolute, counted, markup, tables, tracked
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
@@ -331,6 +332,7 @@ def audit(
     exclude: str | Iterable[str] | None = None,
     max_bytes: int | None = None,
     verbose: bool | None = None,
+    communicator: CommunicatorLike | None = None,
 ) -> Audit:
     """Check measured graphs for duplicates, noise, level shifts and useless or harmful files.
 
@@ -347,6 +349,8 @@ def audit(
         As for :func:`tpugraphs.load`.
     verbose : bool, optional
         Show a progress bar; by default in a terminal or notebook.
+    communicator : CommunicatorLike, optional
+        Ranks that take turns with the files; all of them get all findings.
 
     Returns
     -------
@@ -370,18 +374,25 @@ def audit(
     sources = Split(_sources(data, max_bytes)).exclude(exclude).sources
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
-    graphs = []
-    with Progress(len(sources), "audit", "graph", verbose) as progress:
-        for name, collection, file, read in sources:
-            try:
-                graphs.append(_audit_graph(read()))
-            except (DataError, OSError) as error:
-                text = str(error).removeprefix(f"{file}: ")
-                needed = collection is not None and file is not None and Path(file).parent.name == "test"
-                findings = _findings(name, collection, needed, [("unreadable", text)])
-                graphs.append(GraphAudit(name, collection, None, file, findings=findings))
-            progress.update(1)
-    return Audit(graphs)
+
+    def audited(i: int) -> dict[str, Any]:
+        name, collection, file, read = sources[i]
+        try:
+            return asdict(_audit_graph(read()))
+        except (DataError, OSError) as error:
+            text = str(error).removeprefix(f"{file}: ")
+            needed = collection is not None and file is not None and Path(file).parent.name == "test"
+            findings = _findings(name, collection, needed, [("unreadable", text)])
+            return asdict(GraphAudit(name, collection, None, file, findings=findings))
+
+    every = in_turns(communicator, len(sources), audited)
+    return Audit([_restored(one) for one in tracked(every, "audit", "graph", verbose, len(sources))])
+
+
+def _restored(found: dict[str, Any]) -> GraphAudit:
+    findings = tuple(Finding(**one) for one in found["findings"])
+    shift = None if found["shift"] is None else Shift(**found["shift"])
+    return GraphAudit(**{**found, "findings": findings, "shift": shift})
 
 
 def _sources(data: Any, max_bytes: int | None) -> Iterator[Source]:
