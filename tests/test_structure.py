@@ -384,10 +384,10 @@ THIN = {
     "tuning": 1374,
     "torch": 344,
     "records": 512,
-    "search": 224,
-    "distributed": 202,
+    "search": 226,
+    "distributed": 203,
 }  # fmt: skip
-THIN_IN_ALL = 24663
+THIN_IN_ALL = 24666
 
 
 def code_lines(path):

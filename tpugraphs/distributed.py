@@ -63,7 +63,8 @@ class CommunicatorLike(Protocol):
 class SingleCommunicator(CommunicatorLike):
     """One process alone: training by its bits equals training on any number of ranks."""
 
-    rank, size = 0, 1
+    def __init__(self) -> None:
+        self.rank, self.size = 0, 1
 
     def allgather(self, message: bytes) -> list[bytes]:  # noqa: D102  # see CommunicatorLike
         return [message]

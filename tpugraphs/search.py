@@ -23,6 +23,7 @@ __all__ = ["METHODS", "SearchResult", "minimize"]
 #: Methods of :func:`minimize`.
 METHODS = ("genetic", "annealing", "langevin", "sample", "exhaustive")
 _BATCH = {"genetic": 8, "annealing": 4, "langevin": 4, "sample": 64, "exhaustive": 256}
+_GROWS = 256  # configs scored, after each of which the genetic algorithm asks for one batch more at once
 _REMEMBERED = 1024  # best codes, of which those are returned that differ
 _TRIED = 200  # infeasible codes for each one of the budget, after which there seem to be no others
 _Whole = NDArray[np.int64]
@@ -292,7 +293,8 @@ def minimize(
         Return this many of the best, each of which differs in at least `differ` parameters from every better
         one.
     batch : int, optional
-        How many configs are scored at once.
+        How many configs are scored at once. By default few, which finds more: 8 for ``"genetic"``, and 8 more
+        whenever 256 were scored.
     callback : callable, optional
         Called after each batch with the number of configs scored, the best score, and a function that returns
         the state so far. True ends the search.
@@ -336,6 +338,7 @@ def minimize(
         expected = f"at least the {counted(size, 'config')} to score"
         raise ConfigError(f"budget: expected {expected}, got {budget:,}: raise it, or sample")
     method, budget = ("exhaustive", size) if size <= budget else (method, budget)
+    more = _GROWS if method == "genetic" and batch is None else budget
     batch = check_whole("batch", _BATCH[method] if batch is None else batch, 1)
     members = batch + 2 if method == "genetic" else batch
     starts = members * (2 if method == "genetic" else 4)
@@ -354,7 +357,7 @@ def minimize(
         return {**search.state(), "history": np.array(history, np.float64).reshape(-1, 2)}
 
     while search.scored < budget and search.failed < _TRIED * budget:
-        codes = search.ask(min(batch, budget - search.scored))
+        codes = search.ask(min(batch * (1 + search.scored // more), budget - search.scored))
         if not len(codes):
             break
         scores, changes = parameters.scores(scorer, graph, codes, space, method == "langevin")
