@@ -113,7 +113,7 @@ def markdown(found: dict[str, Any]) -> str:
     speed = 1e-9 / max(network[1], 1e-12)
     lines += [
         "", f"The model: {1000 * compute:.0f} ms of compute, {1000 * rest:.0f} ms on every rank, alpha "
-        f"{1e6 * network[0]:.0f} us, beta {1e9 * network[1]:.2f} ns per byte ({speed:.1f} GB/s). It has two of "
+        f"{1e6 * network[0]:.0f} us, beta {1e9 * network[1]:.2f} ns a byte ({speed:.1f} GB/s). It has two of "
         "these from the steps on one and two ranks: only four ranks test it, where there are as many cores.",
         "", "## More ranks, by the model", "",
         f"A step has as many slates as ranks, at least {SLATES}; the speedup is in slates per second.", "",
