@@ -23,7 +23,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
-from tpugraphs.distributed import CommunicatorLike
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system import Progress, counted, tracked
@@ -102,7 +101,9 @@ def run(args: argparse.Namespace) -> int:
     return _check(args, written, template, counts, common.remark)
 
 
-def _rank(args: argparse.Namespace, ranks: CommunicatorLike | None) -> tuple[Rankings, dict[str, int]]:
+def _rank(
+    args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
+) -> tuple[Rankings, dict[str, int]]:
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
     import numpy as np
 
@@ -156,7 +157,7 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _rank_all(
-    args: argparse.Namespace, out: str, ranks: CommunicatorLike | None
+    args: argparse.Namespace, out: str, ranks: tg.distributed.CommunicatorLike | None
 ) -> tuple[Rankings, dict[str, int]]:
     """Return rankings and numbers of configs: of collections with a ranker, of --keep and of --fill."""
     if args.data or args.weights or args.normalize:
