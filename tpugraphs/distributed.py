@@ -328,21 +328,21 @@ class Ranks:
 
 
 def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], Any]) -> Iterator[Any]:
-    """Yield what `work` returns for each of `count` items, in order; ranks take turns with them.
+    """Divide `count` items among ranks, and yield the result of `work` for each, in order.
 
     Parameters
     ----------
     comm : CommunicatorLike, optional
-        None: this process does all.
+        The ranks; None: this process works alone.
     count : int
         Number of items.
     work : callable
-        Takes the number of an item, and returns what JSON can hold.
+        Takes the number of an item, from 0 on, and returns a value that JSON can hold.
 
     Yields
     ------
     object
-        On every rank the same.
+        The result for the next item, the same on every rank.
     """
     if comm is None:
         yield from map(work, range(count))

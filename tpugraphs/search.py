@@ -181,7 +181,7 @@ class _Parameters:
     def scores(
         self, scorer: Any, graph: Graph, codes: NDArray[np.int32], space: Any, sloped: bool
     ) -> tuple[Any, Any]:
-        """Return scores (n,), inf for codes that a space does not have, and what `slopes` adds, or None."""
+        """Return scores (n,), inf for infeasible codes, and the changes that `slopes` returns if `sloped`."""
         fine = None if space is None else space.core.feasible(codes)
         if fine is None or fine.all():
             if sloped:
@@ -293,8 +293,8 @@ def minimize(
         Return this many of the best, each of which differs in at least `differ` parameters from every better
         one.
     batch : int, optional
-        How many configs are scored at once. By default few, which finds more: 8 for ``"genetic"``, and 8 more
-        whenever 256 were scored.
+        Number of configs scored at once. The default is small, since small batches find better configs. For
+        ``"genetic"`` it starts at 8 and grows by 8 after every 256 configs.
     callback : callable, optional
         Called after each batch with the number of configs scored, the best score, and a function that returns
         the state so far. True ends the search.

@@ -350,7 +350,7 @@ def audit(
     verbose : bool, optional
         Show a progress bar; by default in a terminal or notebook.
     communicator : CommunicatorLike, optional
-        Ranks that take turns with the files; all of them get all findings.
+        Divide the files among these ranks. Every rank returns all findings.
 
     Returns
     -------

@@ -76,7 +76,7 @@ def compare(
     verbose : bool, optional
         Show a progress bar over the trials.
     communicator : CommunicatorLike, optional
-        Ranks that take turns with the trials; all of them get all. They may share the `folder`.
+        Divide the trials among these ranks. Every rank returns all trials. They may share the `folder`.
     **fields
         Fields of all recipes that have them, for example ``steps=500``.
 

@@ -170,7 +170,7 @@ def rank_all(
     keep : mapping of str to (n,) int64, optional
         ID -> ranking already made: its graph is not read.
     communicator : CommunicatorLike, optional
-        Ranks that take turns with the graphs; all of them yield all rows.
+        Divide the graphs among these ranks. Every rank yields all rows.
     **options
         For ``rank``.
 
