@@ -138,6 +138,12 @@ def test_what_cannot_be_chosen_together() -> None:
         with pytest.raises(ValueError, match=r"expected 0\.\.3 configs"):
             _core.fastest_together(values, count, None)
     assert _core.fastest_together(values, 0, None).size == 0
+    for odd in (np.nan, np.inf, -np.inf):  # no number is expected of these, but each is chosen once
+        values = np.array([[odd, -odd], [odd, odd], [1.0, 2.0]])
+        assert sorted(_core.fastest_together(values, 3, np.array([0.0, 1.0]))) == [0, 1, 2]
+    for samples in (0, 1 << 60):
+        with pytest.raises(ValueError, match=r"of 1\.\.1048576 samples"):
+            _core.normal_together(np.zeros(1), np.eye(1), samples, 0, 1)
     with pytest.raises(tg.DataError, match="covariance: expected a definite one"):
         _core.normal_together(np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]), 4, 0, 1)
 

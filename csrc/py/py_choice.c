@@ -3,10 +3,12 @@
 
 #include "score/together.h"
 
-/* 0 with a ValueError unless 1 <= count <= n of values (n, samples). */
+enum { MOST_SAMPLES = 1 << 20 };
+
+/* 0 with a ValueError unless 0 <= count <= n of values (n, samples). */
 static int fits(npy_intp n, npy_intp samples, long long count) {
-    if (count >= 0 && count <= n && samples > 0) return 1;
-    PyErr_Format(PyExc_ValueError, "expected 0..%lld configs of at least one sample, got %lld of %lld",
+    if (count >= 0 && count <= n && samples > 0 && samples <= MOST_SAMPLES) return 1;
+    PyErr_Format(PyExc_ValueError, "expected 0..%lld configs of 1..1048576 samples, got %lld of %lld",
                  (long long)n, count, (long long)samples);
     return 0;
 }

@@ -22,12 +22,15 @@ static double expected(const double *row, const double *fastest, const double *w
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* The one that is next, of those that are not chosen: `value` (n) is room. */
+/* The one that is next, of those that are not chosen: there is one. `value` (n) is room, NaN for the chosen. */
 static int64_t next(const double *values, int64_t n, int64_t samples, const double *weight,
                     const double *fastest, double *value) {
 #pragma omp parallel for schedule(static) num_threads(tg_threads(3.0 * (double)n * (double)samples))
-    for (int64_t i = 0; i < n; i++)
-        if (!isnan(value[i])) value[i] = expected(values + i * samples, fastest, weight, samples);
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(value[i])) continue;
+        const double found = expected(values + i * samples, fastest, weight, samples);
+        value[i] = isnan(found) ? HUGE_VAL : found; /* of values that are not finite */
+    }
     int64_t best = -1;
     for (int64_t i = 0; i < n; i++)
         if (!isnan(value[i]) && (best < 0 || value[i] < value[best])) best = i;
