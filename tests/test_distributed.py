@@ -17,7 +17,8 @@ import rank_fit
 
 import tpugraphs as tg
 from tpugraphs import distributed
-from tpugraphs.distributed import LocalCommunicator, Ranks, SingleCommunicator, TreeSum
+from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
+from tpugraphs.distributed.ranks import Ranks, TreeSum
 from tpugraphs.errors import ConfigError, Error
 
 HERE = Path(__file__).parent

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -447,14 +448,14 @@ class Overlap:
 
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_one_measurement_at_a_time_on_a_device(tmp_path, monkeypatch, timeout):
-    monkeypatch.setattr(measuring.tempfile, "tempdir", str(tmp_path))
-    measure = tg.tuning.OnDevice(Overlap(tmp_path), "gpu/0 ö")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    measure = tg.distributed.OnDevice(Overlap(tmp_path), "gpu/0 ö")
     with ProcessPoolExecutor(4) as executor:
         tune(measure, 12, executor=executor, confirm=0, timeout=timeout)
     assert (tmp_path / "log").read_text() == "+-" * 12
-    with tg.tuning.on_device("gpu/1"), ThreadPoolExecutor(1) as other:
+    with tg.distributed.on_device("gpu/1"), ThreadPoolExecutor(1) as other:
         assert other.submit(measure, DEFAULT).result(60) == cost(DEFAULT)  # another device is free
-    refuses(lambda: tg.tuning.OnDevice(cost, 3), tg.errors.ConfigError, "device", "int")
+    refuses(lambda: tg.distributed.OnDevice(cost, 3), tg.errors.ConfigError, "device", "int")
 
 
 # ---- journals

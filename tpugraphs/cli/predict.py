@@ -87,7 +87,7 @@ def _scored(
     if ranks is None:
         yield from map(scores, range(len(graphs)))
     else:
-        for message in tg.distributed.Ranks(ranks).each(len(graphs), packed):
+        for message in tg.distributed.ranks.Ranks(ranks).each(len(graphs), packed):
             name, _, found = message.partition(b"\0")
             yield name.decode(), np.frombuffer(found, np.float32)
 

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     rest = [] if args.rest and args.rest[0].endswith(".py") else ["-m", "tpugraphs"]
     command = [sys.executable, *rest, *args.rest]
     threads = str(max(1, len(os.sched_getaffinity(0)) // args.ranks))
-    started, sockets = list[subprocess.Popen[bytes]](), tg.distributed.local(args.ranks)
+    started, sockets = list[subprocess.Popen[bytes]](), tg.distributed.ranks.local(args.ranks)
     for environment, handles in sockets:
         own = {"TPUGRAPHS_NUM_THREADS": threads, **os.environ, **environment}
         started.append(subprocess.Popen(command, env=own, pass_fds=handles))

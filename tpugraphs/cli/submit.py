@@ -118,7 +118,7 @@ def _rank(
         made = ranker.rank(graph, **options).tolist()
         return graph.submission_id, made, graph.num_configs, str(graph.path or graph.name)
 
-    rows = tg.distributed.in_turns(ranks, len(graphs), ranked)
+    rows = tg.distributed.ranks.in_turns(ranks, len(graphs), ranked)
     for row_id, ranking, count, file in tracked(rows, "rank", "graph", None, len(graphs)):
         if row_id in rankings:
             raise DataError(f"{row_id} is given twice; leave one out", file=file, field="name")

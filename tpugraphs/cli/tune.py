@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     how = {"build": args.build, "metric": args.metric, "repeats": args.repeats, "names": space.names}
     measure = tg.tuning.Command(args.line_to_run, **how)
     tuned = tg.tune(
-        tg.tuning.OnDevice(measure, args.device) if args.device else measure,
+        tg.distributed.OnDevice(measure, args.device) if args.device else measure,
         space,
         args.budget or "100",
         batch=args.batch,

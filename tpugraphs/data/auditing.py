@@ -19,7 +19,7 @@ from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
-from tpugraphs.distributed import CommunicatorLike, in_turns
+from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system import absolute, counted, markup, tables, tracked
 

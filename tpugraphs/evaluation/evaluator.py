@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
-from tpugraphs.distributed import CommunicatorLike, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
-from tpugraphs.distributed import CommunicatorLike, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import measured_runtimes, plot
 from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
 from tpugraphs.data.graph import Graph
-from tpugraphs.distributed import CommunicatorLike, in_turns
+from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.metrics import COLLECTIONS

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__, _core, metrics
 from tpugraphs.data.graph import SampleWeight
-from tpugraphs.distributed import CommunicatorLike, Ranks, TreeSum
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks, TreeSum
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules

@@ -3,7 +3,7 @@
 from tpugraphs.tuning import kernel_tuner, triton
 from tpugraphs.tuning.command import Command
 from tpugraphs.tuning.loop import tune
-from tpugraphs.tuning.measuring import Failed, OnDevice, Outcome, on_device
+from tpugraphs.tuning.measuring import Failed, Outcome
 from tpugraphs.tuning.report import TunerReport
 from tpugraphs.tuning.space import Space
 from tpugraphs.tuning.tuned import Finalist, Tuned
@@ -13,14 +13,12 @@ __all__ = [
     "Command",
     "Failed",
     "Finalist",
-    "OnDevice",
     "Outcome",
     "Space",
     "Tuned",
     "Tuner",
     "TunerReport",
     "kernel_tuner",
-    "on_device",
     "triton",
     "tune",
 ]

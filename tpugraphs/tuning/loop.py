@@ -12,7 +12,6 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from statistics import fmean, median
@@ -20,9 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import DIRECTIONS
+from tpugraphs.distributed.farm import ExecutorLike, check_executor, check_kind
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import Scorer
-from tpugraphs.records import Journal, Record, environment, read
+from tpugraphs.records import Journal, Record, read
 from tpugraphs.system.arguments import check_choice, check_number, check_type, check_whole, is_whole
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
@@ -40,6 +40,8 @@ _FIRST, _LEAST, _TIMES = (
     1.0,
     10,
 )  # seconds of the first measurement and of others, and of what was seen
+_KIND = ("processor", "cores")  # that all measurements of a problem on a device share
+_APART = "give each kind of machines its own device= and, if there is one, executor="
 _FINALISTS = 3  # besides the default
 _SHARE = 0.25  # of a budget of seconds that is kept for the confirmation, at most
 
@@ -57,7 +59,7 @@ class AskTell(Protocol):
 
 def tune(
     measure: Measure, space: Any, budget: int | str = 100, *, batch: int | None = None,
-    timeout: float | str | None = None, executor: Executor | None = None,
+    timeout: float | str | None = None, executor: ExecutorLike | None = None,
     journal: str | os.PathLike[str] | None = None, direction: str = "minimize", seed: int = 0,
     graph: Graph | None = None, ranker: Scorer | None = None, records: Any = None,
     tuner: AskTell | None = None, problem: str = "", device: str = "",
@@ -119,7 +121,8 @@ def tune(
     ------
     ConfigError
         An argument that cannot be used; a journal of another seed, space or batch; a journal that another
-        call is using for this problem and device.
+        call is using for this problem and device; a worker, or a journal, whose processor or number of cores
+        is another.
     Error
         All configs failed; the executor broke.
     OSError
@@ -146,8 +149,7 @@ def tune(
     size = check_whole("batch", (_BATCH if executor else 1) if batch is None else batch, 1, _FOREVER)
     if timeout != "auto" and timeout is not None:
         check_number("timeout", timeout, 0, 1e6, above=True)
-    if executor is not None and not hasattr(executor, "submit"):
-        raise ConfigError(f"executor: expected an object with submit(), got {type(executor).__name__}")
+    check_executor(executor)
     limit = Budget.of(budget)
     names: dict[str, Any] = {"problem": problem, "device": device}
     for name, given in names.items():
@@ -237,9 +239,11 @@ class _Run:
         self.watch = _Watch()
         self.path, self.journal = path, None if path is None else Journal(path)
         self.past: dict[int, dict[str, Record]] = defaultdict(dict)
+        self.kind: Mapping[str, str] = {}  # of machine, to which all measurements belong
         for record in self.journal.read() if self.journal is not None else ():
             if record.round is not None and {"problem": record.problem, "device": record.device} == names:
                 self.past[record.round].setdefault(key(record.config), record)
+                self.kind = self.kind or record.environment
         self.number = 0  # of the round
         self.search: list[Record] = []  # in the order asked
         self.again: list[Record] = []  # of the confirmation
@@ -262,14 +266,18 @@ class _Run:
         """Return records of a round, in the order of its configs; measure what is not in the journal."""
         found = dict(self.past[number])
         missing = [config for config in configs if key(config) not in found]
-        for i, outcome in self.runner.run(missing, self.seconds_left, more):
+        for i, (outcome, environment) in self.runner.run(missing, self.seconds_left, more):
+            self.kind = self.kind or environment
+            check_kind(
+                environment, {name: self.kind[name] for name in _KIND if name in self.kind}, "tune", _APART
+            )
             if outcome.status == "correct":
                 self.took.append(outcome.seconds)
             else:
                 self.reasons[f"{outcome.status}: {outcome.reason}"] += 1
             record = Record(
                 config={**missing[i]}, runtimes=outcome.runtimes, status=outcome.status, round=number,
-                compile=outcome.compile, environment=environment(), **self.names,
+                compile=outcome.compile, environment=environment, **self.names,
                 time=datetime.now(UTC).isoformat(timespec="seconds"),
             )  # fmt: skip
             if self.journal is not None:

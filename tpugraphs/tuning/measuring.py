@@ -6,30 +6,27 @@ tuning began, so the function need not be pickled, and no thread of this process
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, NamedTuple, NoReturn, Self, cast
+from typing import Any, NamedTuple, NoReturn, Self
 
+from tpugraphs.distributed.farm import ExecutorLike, OnDevice, farmed, on_device, one_line
 from tpugraphs.errors import Error
-from tpugraphs.records import STATUSES
-from tpugraphs.system.arguments import check_choice, check_type, is_number
+from tpugraphs.records import STATUSES, environment
+from tpugraphs.system.arguments import check_choice, is_number
 
 Config = dict[str, Any]
 Measure = Callable[..., Any]
 
-_LONGEST = 300  # characters of a reason
 _MOST = 1e300  # a runtime
+_REMEDY = "; give timeout=, which measures in children of the workers, so that a crash ends one measurement"
 
 
 class Failed(Error):
@@ -79,20 +76,20 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
+Measured = tuple[Outcome, dict[str, str]]
+"""With what the measurement depends on, see `environment`."""
+
+
 def measured(measure: Measure, config: Mapping[str, Any], **limit: float | None) -> Outcome:
     """Call a measure function in this process. Whatever it raises or returns is an outcome."""
     began = time.perf_counter()
     try:
         found = _judged(measure({**config}, **limit))
     except Failed as error:
-        found = Outcome(status=error.status, reason=_line(error.reason))
+        found = Outcome(status=error.status, reason=one_line(error.reason))
     except (Exception, SystemExit) as error:  # whatever it raises: the other configurations are measured
-        found = Outcome(status="runtime", reason=_line(f"{type(error).__name__}: {error}"))
+        found = Outcome(status="runtime", reason=one_line(f"{type(error).__name__}: {error}"))
     return found._replace(seconds=time.perf_counter() - began)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST]
 
 
 def _judged(value: Any) -> Outcome:
@@ -106,78 +103,8 @@ def _judged(value: Any) -> Outcome:
     if wrong or not values:
         found = f"{wrong[0]!r:.80} of type {type(wrong[0]).__name__}" if wrong else "no number"
         reason = f"measure returned {found}; expected a positive number, or a list of them"
-        return Outcome(status="runtime", reason=_line(reason))
+        return Outcome(status="runtime", reason=one_line(reason))
     return given._replace(runtimes=tuple(map(float, values)))
-
-
-# ---- one measurement at a time
-
-
-@contextmanager
-def on_device(device: str) -> Iterator[None]:
-    """Hold a device against all others on this machine that measure on it.
-
-    Parameters
-    ----------
-    device : str
-        Its name, such as ``"gpu0"``. The lock is a file in the folder for temporary files.
-
-    Yields
-    ------
-    None
-        Once all others have let go of it.
-
-    Examples
-    --------
-    ::
-
-        def measure(config):
-            kernel = build(config)
-            with tg.tuning.on_device("gpu0"):
-                return run(kernel)
-    """
-    check_type("device", device, str)
-    name = hashlib.sha256(device.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    handle = os.open(
-        f"{tempfile.gettempdir()}/tpugraphs-{os.getuid()}-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600
-    )
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # also for children made by fork meanwhile
-        os.close(handle)
-
-
-class OnDevice:
-    """A measure function that holds a device while it runs, see `on_device`; waiting counts for no timeout.
-
-    Parameters
-    ----------
-    measure : callable
-        The function.
-    device : str
-        Name of the device.
-    """
-
-    def __init__(self, measure: Measure, device: str) -> None:
-        self.measure, self.device = measure, check_type("device", device, str)
-
-    def __call__(self, config: Config) -> Any:
-        """Measure while nobody else does.
-
-        Parameters
-        ----------
-        config : dict
-            The configuration.
-
-        Returns
-        -------
-        object
-            What the function returns.
-        """
-        with on_device(self.device):
-            return self.measure(config)
 
 
 # ---- a child that can be killed
@@ -310,7 +237,7 @@ class Runner:
         Anything shaped like those of ``concurrent.futures``.
     """
 
-    def __init__(self, measure: Measure, limited: bool, executor: Executor | None = None) -> None:
+    def __init__(self, measure: Measure, limited: bool, executor: ExecutorLike | None = None) -> None:
         self._given, self._executor, self._device = measure, executor, ""
         if isinstance(measure, OnDevice):
             self._device, measure = measure.device, measure.measure
@@ -335,44 +262,20 @@ class Runner:
 
     def run(
         self, configs: Sequence[Config], timeout: Callable[[], float | None], more: Callable[[], bool]
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, Measured]]:
         """Yield number and outcome of configs as they end. Without an executor `more` may stop them."""
         if self._executor is None:
+            here = environment()
             for number, config in enumerate(configs):
                 if not more():
                     return
-                yield number, self.one(config, timeout())
+                yield number, (self.one(config, timeout()), here)
             return
-        submit, given = cast(Any, self._executor).submit, self._given
-        jobs = {submit(_job, given, config, timeout()): number for number, config in enumerate(configs)}
-        try:
-            while jobs:
-                for job in [job for job in jobs if job.done()] or [next(iter(jobs))]:
-                    yield jobs.pop(job), self._result(job)
-        except (Exception, KeyboardInterrupt):
-            for job in [job for job in jobs if job.done()]:
-                with suppress(Exception):
-                    yield jobs.pop(job), job.result()
-            raise
-        finally:
-            for job in jobs:
-                job.cancel()
-
-    def _result(self, job: Any) -> Outcome:
-        """Wait for a job; not all executors have futures for which `concurrent.futures.wait` works."""
-        try:
-            outcome: Outcome = job.result()
-        except BrokenExecutor as error:
-            raise Error(
-                f"executor: a worker ended: {_line(str(error))}; give timeout=, which measures in children "
-                "of the workers, so that a crash ends one measurement"
-            ) from error
-        except Exception as error:  # of the executor, which could not pass on the function or its answer
-            raise Error(f"executor: {_line(f'{type(error).__name__}: {error}')}") from error
-        return outcome
+        jobs = [(self._given, config, timeout()) for config in configs]
+        yield from farmed(self._executor, _job, jobs, _REMEDY)
 
 
-def _job(measure: Measure, config: Config, timeout: float | None) -> Outcome:
+def _job(measure: Measure, config: Config, timeout: float | None) -> Measured:
     """Measure one configuration in a worker of an executor."""
     with Runner(measure, timeout is not None) as runner:
-        return runner.one(config, timeout)
+        return runner.one(config, timeout), environment()

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import jax
 import numpy as np
@@ -14,13 +14,16 @@ import numpy as np
 from tpugraphs import metrics
 from tpugraphs.data.collections import graph_files, load
 from tpugraphs.data.graph import Graph
+from tpugraphs.distributed.farm import check_executor, farmed
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES, SPLITS
 from tpugraphs.system import absolute, check_choice, counted, tables, write_whole
 from tpugraphs.xla.collecting import CollectOptions, collect
+from tpugraphs.xla.process import Child
 from tpugraphs.xla.zoo import Program, programs
 
 SHEET = "README.md"
+_START = 60.0  # seconds until a worker has described its machine
 _SETTINGS = ("space", "rounds", "passes", "least", "seed", "tolerance", "tpugraphs", "date")  # in `about`
 
 
@@ -50,7 +53,8 @@ def build(
     report : callable, optional
         Called with each program and its graph, or with the error.
     **how
-        Passed to :func:`tpugraphs.xla.collect`: `n_configs`, `rounds`, `seed` and so on.
+        Passed to :func:`tpugraphs.xla.collect`: `n_configs`, `rounds`, `seed` and so on. An `executor`
+        measures several programs at once; its workers must see `root` and be machines of one kind.
 
     Returns
     -------
@@ -60,7 +64,9 @@ def build(
     Raises
     ------
     ConfigError
-        Unknown space or family, or a parameter out of range.
+        Unknown space or family, a parameter out of range, or workers on machines of several kinds.
+    Error
+        A worker has ended.
     DataError
         No program could be measured.
     KeyboardInterrupt
@@ -69,28 +75,41 @@ def build(
     row = SPACES[check_choice("space", space, SPACES)]
     folder = Path(absolute(root), row.collection or space, "xla", jax.default_backend())
     chosen = [program for family in only for program in programs(family=family)] or list(programs())
-    for program in chosen:
-        if sizes is not None and program.size >= sizes:
-            continue
-        place = folder / program.split
-        place.mkdir(parents=True, exist_ok=True)
-        fn, args = program.build()
-        out = place / f"{program.name}.npz"
-        try:
-            found: Graph | Error
-            found = graph = collect(fn, *args, space=space, name=program.name, out=out, **how)
-        except ConfigError:
-            raise
-        except Error as error:
-            found = error
-        else:
-            if graph.about.get("interrupted"):
-                raise KeyboardInterrupt(f"{program.name} is not done; the same call continues there")
+    chosen = [program for program in chosen if sizes is None or program.size < sizes]
+    for split in {program.split for program in chosen}:
+        Path(folder, split).mkdir(parents=True, exist_ok=True)
+    executor = how.pop("executor", None)
+    check_executor(executor)
+    if executor is not None:
+        ((_, how["machine"]),) = farmed(executor, _machine, [()])
+        how["verbose"] = False
+    jobs = [(program, space, Path(folder, program.split, f"{program.name}.npz"), how) for program in chosen]
+    for number, found in farmed(executor, _measured, jobs):
+        if not isinstance(found, Error) and found.about.get("interrupted"):
+            raise KeyboardInterrupt(f"{chosen[number].name} is not done; the same call continues there")
         if report is not None:
-            report(program, found)
+            report(chosen[number], found)
     sheet = data_sheet(folder)
     write_whole(folder / SHEET, sheet)
     return folder
+
+
+def _machine() -> dict[str, Any]:
+    """Describe the machine of a worker."""
+    with Child([], _START) as child:
+        child.start()
+        return child.device
+
+
+def _measured(program: Program, space: str, out: Path, how: CollectOptions) -> Graph | Error:
+    """Measure a program, or return why that failed."""
+    fn, args = program.build()
+    try:
+        return collect(fn, *args, space=space, name=program.name, out=out, **how)
+    except ConfigError:
+        raise
+    except Error as error:
+        return error
 
 
 def data_sheet(folder: str | os.PathLike[str]) -> str:

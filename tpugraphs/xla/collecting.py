@@ -9,14 +9,14 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 import tpugraphs
 from tpugraphs import metrics
 from tpugraphs.data import Graph, load
+from tpugraphs.distributed.farm import ExecutorLike, check_executor, check_kind, farmed
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPACES
 from tpugraphs.system import Interrupts, Progress, absolute, counted, locked, log, parsed
@@ -54,6 +55,8 @@ class CollectOptions(TypedDict, total=False):
     least: float
     timeout: float
     without: Sequence[str]
+    machine: Mapping[str, Any] | None
+    executor: ExecutorLike | None
     verbose: bool | None
 
 
@@ -72,6 +75,8 @@ def collect(
     least: float = 2e-3,
     timeout: float = 60.0,
     without: Sequence[str] = (),
+    machine: Mapping[str, Any] | None = None,
+    executor: ExecutorLike | None = None,
     verbose: bool | None = None,
 ) -> Graph:
     """Compile a function in many ways, check and time each, and return the graph with its runtimes.
@@ -79,6 +84,7 @@ def collect(
     Everything is compiled and run in a child process, which keeps its memory (:func:`keep_memory`).
     Candidates that compile to the same program share one measurement. Programs take turns, in a new order
     every time, so that other load on the machine affects all of them alike. The fastest round counts.
+    Calls on one machine compile side by side, and take turns to measure.
 
     Parameters
     ----------
@@ -122,6 +128,10 @@ def collect(
     without : sequence of str
         Options to leave out, by their names or ends of these: ``without=["fast_math"]``. What they risk is in
         :func:`risks`.
+    machine : dict, optional
+        Measure on no other kind of machine than this one: ``about["machine"]`` of an earlier graph.
+    executor : Executor, optional
+        Measure in one of its workers, which must be able to import `fn` and JAX, and to write `out`.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -132,18 +142,21 @@ def collect(
         is False for configs that failed. Configs are the option columns (``config_feat``), layouts (digits
         of TpuGraphs, of which only the output's are set), or both. ``about`` names device, cores, threads and
         versions, counts what failed and gives the noise ceiling and the gain of the best config over the
-        default without the winner's curse. Its ``memory`` has median seconds and page faults per call of the
-        default, with memory as the system gives it and kept.
+        default without the winner's curse. Its ``drift`` is the median of the default's times in the later
+        half of the rounds over that in the earlier half. Its ``memory`` has median seconds and page faults
+        per call of the default, with memory as the system gives it and kept.
 
     Raises
     ------
     ConfigError
-        A parameter out of range, a function that cannot be traced or exported, arguments without values, or
-        rounds next to `out` that are of another measurement or in use by another process.
+        A parameter out of range, a function that cannot be traced or exported, arguments without values,
+        a machine of another kind, or rounds next to `out` that are of another measurement or in use by
+        another process.
     DataError
         The rounds next to `out` are damaged; the message names the line.
     Error
-        The default cannot be compiled and run, or it has no layouts to choose.
+        The default cannot be compiled and run, or it has no layouts to choose; a worker has ended, or `fn`
+        cannot be sent to it.
     OSError
         `out` cannot be written.
     KeyboardInterrupt
@@ -154,7 +167,7 @@ def collect(
     UserWarning
         When Ctrl-C has ended the measurement early.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
         "seed": check_whole("seed", seed, 0), "tolerance": tolerance,
         "least": _above_zero("least", least), "passes": check_whole("passes", passes, 1),
@@ -164,11 +177,21 @@ def collect(
     if tolerance is not None:
         _above_zero("tolerance", tolerance)
     target = _target(out)
+    if executor is not None:
+        check_executor(executor)
+        how: dict[str, Any] = {
+            "configs": configs, "rounds": rounds, "name": name, "out": target, "timeout": timeout,
+            "without": without, "machine": machine, "verbose": False,
+        }  # fmt: skip
+        ((_, measured),) = farmed(executor, partial(collect, **settings, **how), [(fn, *args)])
+        return cast(Graph, measured)
     program = Program(fn, args, name)
     settings["tolerance"] = tolerance = program.tolerance if tolerance is None else float(tolerance)
     settings |= {"memory": "kept"} | ({"without": list(without)} if without else {})
     journal = _Journal(target)
     with journal.locked(), Child(program.arguments, timeout) as child:
+        child.start()
+        check_kind(child.device, machine or {}, "machine", "measure there, or call with another out")
         memory = child.memory(program.name, program.module, least, "plain" if SPACES[space].layouts else "")
         chosen = Space(program, child, SPACES[space], without)
         if configs is None:
@@ -184,7 +207,8 @@ def collect(
             run = _Run(program.name, chosen, drawn, child, interrupts, tolerance, least, passes, verbose)
             run.compile()
             log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
-            early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
+            with child.hold():
+                early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
             **settings, "memory": memory, "rounds": len(run.rounds), "interrupted": early,
             "digest": digest, "machine": child.device, "tpugraphs": tpugraphs.__version__,
@@ -485,7 +509,7 @@ class _Run:
         try:
             if program not in self.child.programs:
                 self._compile(number)
-            answer = self.child.ask("time", key=program, least=self.least)
+            answer = self.child.time(program, self.least)
         except ChildError as error:
             if number == 0:
                 raise Error(f"{self.name}: the default could not be run again: {error}") from error
@@ -512,6 +536,8 @@ class _Run:
         about["failures"] = {str(number): text for number, (_, text) in sorted(self.failed.items())}
         about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
         about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
+        earlier, later = np.array_split(repeats[0], [len(self.rounds) // 2])
+        about["drift"] = round(float(np.median(later) / np.median(earlier)), _DIGITS)
         about["gain_of_best"] = round(metrics.gain_of_best(repeats), _DIGITS)
         fields = self.space.fields(self.candidates)
         return Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, about=about, name=self.name)

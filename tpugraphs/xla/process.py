@@ -22,7 +22,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +32,7 @@ import jax
 import jax.export
 import numpy as np
 
+from tpugraphs.distributed import on_device
 from tpugraphs.errors import Error
 from tpugraphs.system.machine import keep_memory, processor, resident, usable_processors
 
@@ -72,7 +74,7 @@ class Child:
     """
 
     def __init__(self, arguments: list[Any], timeout: float, keep: bool = False) -> None:
-        self.timeout, self.keep = timeout, keep
+        self.timeout, self.keep, self._holds = timeout, keep, False
         self.device: dict[str, Any] = {}
         self.plain = ""
         self.programs: set[str] = set()
@@ -105,6 +107,30 @@ class Child:
             self._process = None
         self.programs.clear()
 
+    @contextmanager
+    def hold(self, alone: bool = True) -> Iterator[None]:
+        """Hold the device: alone to measure, else to compile. Within a block that holds it this does nothing.
+
+        Others on this machine wait, children of this process too.
+        """
+        if self._holds:
+            yield
+            return
+        self.start()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+        platform = self.device["platform"]
+        with on_device(platform if platform == "cpu" else platform + visible, alone):
+            self._holds = True
+            try:
+                yield
+            finally:
+                self._holds = False
+
+    def time(self, key: str, least: float) -> dict[str, Any]:
+        """Time a compiled program, given by its hash, see `Worker.time`; nobody else measures meanwhile."""
+        with self.hold():
+            return self.ask("time", key=key, least=least)
+
     def add(self, key: str, make: Callable[[], bytes]) -> None:
         """Store a program under a name unless it exists: `make` writes it as :mod:`jax.export` does."""
         if key not in self._modules:
@@ -123,7 +149,8 @@ class Child:
         return self._compile(key, options)
 
     def _compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
-        answer = self.ask("compile", path=self._modules[key], options=options)
+        with self.hold(alone=False):
+            answer = self.ask("compile", path=self._modules[key], options=options)
         self.programs.add(answer["hash"])
         return answer
 
@@ -158,8 +185,8 @@ class Child:
         self.add(key, make)
 
         def state() -> dict[str, Any]:
-            self.ask("time", key=self.plain, least=_SETTLED * least)
-            asked = [self.ask("time", key=self.plain, least=least) for _ in range(_STATES)]
+            self.time(self.plain, _SETTLED * least)
+            asked = [self.time(self.plain, least) for _ in range(_STATES)]
             middle = statistics.median(one.pop("middle") for one in asked)  # the fastest has few faults
             return {**asked[-1], "seconds": middle}
 
@@ -169,10 +196,11 @@ class Child:
             )  # keeps no outputs
             self.programs.add(self.plain)
             self._first = ("", {}) if key == "" else None  # what others are compared with
-            found = {"given": state()}
-            if self.ask("keep_memory")["kept"]:
-                self.keep = True
-                found["kept"] = state()
+            with self.hold():
+                found = {"given": state()}
+                if self.ask("keep_memory")["kept"]:
+                    self.keep = True
+                    found["kept"] = state()
         except ChildError as error:
             raise Error(f"{name}: the default cannot be compiled and run: {error}") from error
         return found
@@ -185,11 +213,13 @@ class Child:
         ChildError
             The request failed, took longer than `timeout`, or ended the child.
         """
-        if self._process is None:
-            self._start()
+        self.start()
         return self._request(self.timeout, do, fields)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process, if there is none, so that `device` is known."""
+        if self._process is not None:
+            return
         # -P, and "" made explicit: import what the parent imports, in its order, and nothing else from this
         # folder.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)

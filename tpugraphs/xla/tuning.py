@@ -184,7 +184,7 @@ class _Runs:
         if any(one.problem == problem and WORK in one.environment for one in journal.read()):
             return
         work = json.dumps([float(f"{value:.9g}") for value in self.space.work])
-        seconds = self.child.ask("time", key=self._hash(0), least=self.least)["seconds"]
+        seconds = self.child.time(str(self._hash(0)), self.least)["seconds"]
         journal.append(Record(config, (1e3 * seconds,), problem=problem, device=device,
                               environment={**environment(), WORK: work}))  # fmt: skip
 
@@ -215,7 +215,7 @@ class _Runs:
         try:
             if found not in self.child.programs:
                 self.child.compile("", dict(self.drawn[row].options))
-            asked = [self.child.ask("time", key=found, least=self.least) for _ in range(_PASSES)]
+            asked = [self.child.time(found, self.least) for _ in range(_PASSES)]
         except ChildError as error:
             raise Failed("runtime", str(error)) from None
         return Outcome(tuple(1e3 * one["seconds"] for one in asked))
@@ -273,7 +273,7 @@ class _Proof:
                 try:
                     if keys[number] not in child.programs:
                         keys[number] = child.compile("", self.configs[number])["hash"]
-                    seconds = child.ask("time", key=keys[number], least=self.least)["seconds"]
+                    seconds = child.time(keys[number], self.least)["seconds"]
                 except ChildError:
                     seconds = math.nan  # and so it is for all turns
                 times[number].append(1e3 * seconds)

@@ -22,8 +22,6 @@ from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system.arguments import is_whole
 from tpugraphs.system.extras import optional
 
-__all__ = ["Communicator", "CommunicatorLike", "LocalCommunicator", "SingleCommunicator", "communicator"]
-
 _LOCAL = "TPUGRAPHS_RANKS"  # rank, size and the sockets of a process that `local` started
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # environment of processes under mpirun
 _PDEATHSIG = 1  # of prctl: the signal when the parent ends
