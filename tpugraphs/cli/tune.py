@@ -52,7 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(
         parser, "--device NAME", "its name in the journal; nobody else measures on it meanwhile", default=""
     )
-    option(parser, "--batch N", "configurations asked for at once", type=whole(1, 1 << 20), default=1)
+    option(
+        parser,
+        "--batch N",
+        "configurations asked for at once (default: 1, of workers 8)",
+        type=whole(1, 1 << 20),
+    )
+    common.add_executor(parser)
     meaning = "rounds in which the best and the default are measured again, 0 for none"
     option(parser, "--confirm N", meaning, type=whole(0, 1000), default=5)
     option(parser, "--out FILE", "write the result as JSON")
@@ -75,20 +81,14 @@ def run(args: argparse.Namespace) -> None:
     space = tg.Space.read(args.space)
     how = {"build": args.build, "metric": args.metric, "repeats": args.repeats, "names": space.names}
     measure = tg.tuning.Command(args.line_to_run, **how)
-    tuned = tg.tune(
-        tg.distributed.OnDevice(measure, args.device) if args.device else measure,
-        space,
-        args.budget or "100",
-        batch=args.batch,
-        timeout=_seconds(args.timeout),
-        journal=args.journal,
-        direction="maximize" if args.maximize else "minimize",
-        seed=args.seed,
-        records=tg.records.read(args.records) if args.records else None,
-        problem=args.problem,
-        device=args.device,
-        confirm=args.confirm,
-    )
+    with common.executor(args) as executor:
+        tuned = tg.tune(
+            tg.distributed.OnDevice(measure, args.device) if args.device else measure, space,
+            args.budget or "100", batch=args.batch, executor=executor, timeout=_seconds(args.timeout),
+            journal=args.journal, direction="maximize" if args.maximize else "minimize", seed=args.seed,
+            records=tg.records.read(args.records) if args.records else None, problem=args.problem,
+            device=args.device, confirm=args.confirm,
+        )  # fmt: skip
     if args.out:
         tuned.save(args.out)
     common.say(args, tuned.report())
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> None:
 def _program(args: argparse.Namespace) -> None:
     """Tune a function of JAX."""
     given = {"--command": args.line_to_run, "--space": args.space, "--build": args.build}
+    given |= {"--executor": args.executor}
     if wrong := [name for name, value in given.items() if value is not None]:
         raise ConfigError(f"{wrong[0]}: expected without FILE.py:FUNCTION")
     name, (fn, arguments) = built(args.program)

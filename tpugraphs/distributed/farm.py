@@ -7,8 +7,9 @@ import hashlib
 import multiprocessing
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ _LONGEST = 300  # characters of a reason
 class ExecutorLike(Protocol):
     """What the library needs of an executor: those of ``concurrent.futures``, mpi4py, Dask and submitit."""
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any] | Any:
         """Start a job.
 
         Parameters
@@ -34,8 +35,8 @@ class ExecutorLike(Protocol):
 
         Returns
         -------
-        object
-            With ``done()``, ``result()`` and ``cancel()``.
+        Future
+            Or something else with ``done()``, ``result()`` and ``cancel()``.
         """
         ...
 
@@ -71,13 +72,13 @@ def open_executor(spec: str) -> Iterator[ExecutorLike]:
     name, _, address = spec.partition(":")
     if spec.isascii() and spec.isdigit() and 1 <= int(spec[:9]) <= 1024:
         # Not forks: threads of JAX and PyTorch would be missing there.
-        executor: Any = ProcessPoolExecutor(int(spec), multiprocessing.get_context("spawn"))
+        executor: Any = ProcessPoolExecutor(int(spec), multiprocessing.get_context("spawn"), _end_with_parent)
         stops: list[Callable[[], Any]] = []
     elif spec == "mpi":
         futures = optional("mpi4py.futures", "the executor mpi needs mpi4py: pip install mpi4py mpich")
         executor, stops = futures.MPIPoolExecutor(), []
     elif name == "dask" and bool(address) == (":" in spec):
-        dask = optional("distributed", "the executor dask needs Dask: pip install distributed")
+        dask = optional("distributed", "the executor dask needs Dask: pip install tpugraphs[dask]")
         client = dask.Client(address or None, set_as_default=False)
         executor, stops = client.get_executor(), [client.close]
     else:
@@ -97,6 +98,18 @@ def open_executor(spec: str) -> Iterator[ExecutorLike]:
     finally:
         for stop in stops:
             stop()
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that started it has ended; one that is killed cannot say so."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def check_executor(executor: Any) -> None:
@@ -160,7 +173,9 @@ def _result(job: Any, remedy: str) -> Any:
     except BrokenExecutor as error:
         raise Error(f"executor: a worker ended: {one_line(str(error))}{remedy}") from error
     except Exception as error:  # of the executor, which could not pass on the function or its answer
-        raise Error(f"executor: {one_line(f'{type(error).__name__}: {error}')}") from error
+        text = one_line(f"{type(error).__name__}: {error}")
+        todo = "; workers call functions of modules that they can import" if "pickle" in text else ""
+        raise Error(f"executor: {text}{todo}") from error
 
 
 def one_line(text: str) -> str:
@@ -182,6 +197,12 @@ def check_kind(found: Mapping[str, Any], expected: Mapping[str, Any], whose: str
 
 
 # ---- one measurement at a time
+
+
+def device_name(platform: str) -> str:
+    """Return the name for `on_device` of the processor, ``"cpu"``, or of the first GPU that is visible."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    return platform if platform == "cpu" else platform + visible
 
 
 @contextmanager

@@ -9,14 +9,23 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.distributed.farm import (
+    ExecutorLike,
+    check_executor,
+    check_kind,
+    device_name,
+    farmed,
+    on_device,
+    one_line,
+)
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime import devices
 from tpugraphs.layertime.devices import FIGURES, Device
@@ -33,6 +42,8 @@ _MOST_LAYERS, _MOST_REPEATS = 250_000, 1000  # limits within which a table can b
 _LONGEST_MS = 20_000.0  # layers with a longer roofline time are skipped
 _REASON = 100  # most characters of an error that are shown
 _REASONS = 4  # most reasons that are shown
+_SENT = 4096  # layers sent to an executor at once
+_REFERENCE, _DRIFT = 32, 0.1  # the first layer is measured again after so many; a change to be told
 
 
 def measure(
@@ -50,6 +61,7 @@ def measure(
     gpu: bool | None = None,
     repeats: int = 5,
     least_ms: float = 5.0,
+    executor: ExecutorLike | None = None,
     verbose: bool | None = None,
 ) -> LayerTable:
     """Measure layers of one kind on this machine, in float32.
@@ -61,7 +73,8 @@ def measure(
     those of torch.nn and torch.optim, eager; in JAX a step is one compiled function.
 
     A layer runs a few times, which do not count, then in `repeats` blocks of calls. Each call waits for
-    its result, and the mean of a block's calls is one repetition.
+    its result, and the mean of a block's calls is one repetition. The first layer is measured again after
+    every 32, to notice when the machine slows down.
 
     Parameters
     ----------
@@ -94,6 +107,9 @@ def measure(
         Blocks of each layer, from 1 to 1,000.
     least_ms : float
         Least duration of a block in milliseconds.
+    executor : Executor, optional
+        Measure in its workers, on machines of one kind. Workers on one machine build layers side by side, and
+        measure one at a time.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -108,11 +124,12 @@ def measure(
     ------
     ConfigError
         An argument out of range; a framework that is not installed; a GPU that is not there or not known; a
-        file that was measured with other arguments, or is not such a table.
+        file that was measured with other arguments, or is not such a table; workers on machines of several
+        kinds.
     DataError
         As `read_table`, of `layers`.
     Error
-        No layer could be measured.
+        No layer could be measured; a worker has ended.
     OSError
         The file cannot be written.
     KeyboardInterrupt
@@ -121,7 +138,8 @@ def measure(
     Warns
     -----
     UserWarning
-        For layers that could not be measured, with the reasons; when Ctrl-C has ended the measurement early.
+        For layers that could not be measured, with the reasons; for a first layer whose time changes by more
+        than a tenth; when Ctrl-C has ended the measurement early.
 
     Notes
     -----
@@ -134,6 +152,7 @@ def measure(
     check_whole("seed", seed, 0)
     check_whole("repeats", repeats, 1, _MOST_REPEATS)
     devices.check_threads(threads)
+    check_executor(executor)
     check_number("least_ms", least_ms, 0, 1e5, above=True)
     if layers is not None and training is not None:
         raise ConfigError("training: layers that are given say it by their column 'optimizer'")
@@ -146,79 +165,145 @@ def measure(
         if folder is not None and os.path.isdir(folder):  # held before the file is read
             stack.enter_context(locked(folder, "another measurement"))
         rows = Rows(path, names)
-        library = FRAMEWORKS[framework](gpu, threads)
-        stack.callback(library.close)
-        where = _described(library, rows, device, name)
+        known = device is None and len(rows) and Columns(rows.columns, str(rows.path)).described_devices()
+        earlier = known[0][0] if known else None
+        ((_, site),) = farmed(executor, _site, [(framework, gpu, threads, device, name, earlier)])
         wanted = draw(kind, count, seed, training) if layers is None else layers
-        given = read_table(wanted, kind, where, timed=False)
-        constants = {"framework": library.name, "version": library.version, "repeats": repeats}
-        constants |= {"device": where.name, **{figure: getattr(where, figure) for figure in FIGURES}}
+        given = read_table(wanted, kind, site.device, timed=False)
+        constants = {"framework": framework, "version": site.version, "repeats": repeats}
+        constants |= {
+            "device": site.device.name,
+            **{figure: getattr(site.device, figure) for figure in FIGURES},
+        }
         values = zip(*(column.tolist() for column in given.columns.values()), strict=True)
         described = [dict(zip(given.columns, row, strict=True)) | constants for row in values]
-        refused = _refused(library, given, where)
-
-        def one(number: int) -> str:
-            """Measure a layer into a row, or return why that failed."""
-            if refused[number]:
-                return refused[number]
-            layer = described[number]
-            try:
-                times = time_step(library.step(kind, layer), repeats, float(least_ms))
-            except Exception as error:  # whatever a framework raises: the other layers are measured
-                text = " ".join(f"{type(error).__name__}: {error}".split())
-                return f"with {text[:_REASON]}"
-            rounded = {name: f"{value:.6g}" for name, value in times._asdict().items()}
-            rows.add({_NUMBER: number, **layer, **rounded})
-            return ""
-
-        _measure_all(kind, one, len(described), rows.resume(described), rows, verbose)
+        refused, done = _refused(site, given), rows.resume(described)
+        jobs = [(site, kind, layer, repeats, float(least_ms)) for layer in described]
+        results = _results(executor, jobs, refused, done)
+        _measure_all(kind, results, described, done, rows, verbose)
     return read_table(rows.path or rows.columns, kind)
 
 
-def _described(library: Torch | Jax, rows: Rows, device: str | Device | None, name: str | None) -> Device:
-    """Return the device as given, as in the file to continue, or as detected.
+class Site(NamedTuple):
+    """Where layers run: a framework with its settings, and what it found there."""
+
+    framework: str
+    gpu: bool | None
+    threads: int | None
+    device: Device
+    room: float  # bytes
+    kind: dict[str, str]  # of machine
+
+    @property
+    def version(self) -> str:
+        """Version of the framework."""
+        return self.kind["version"]
+
+
+def _site(
+    framework: str, gpu: bool | None, threads: int | None, device: str | Device | None, name: str | None,
+    earlier: Device | None,
+) -> Site:  # fmt: skip
+    """Describe this machine; its device as given, as in the file to continue, or as detected.
 
     Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
     """
-    if device is not None and device != "this":
-        given = devices.get_device(device)
-        if not library.gpu and given.units != library.threads:
-            raise ConfigError(
-                f"device {given.name!r}: expected units {library.threads}, the threads that {library.name} "
-                f"takes here, got {given.units}; say threads={given.units}, or describe the device so"
-            )
-        return given
-    if library.gpu:
-        return devices.gpu_device(library.gpu_properties(), name)
-    expected = devices.cpu_name(library.threads) if name is None else name
-    if (rows.columns["device"][:1], rows.columns["units"][:1]) == ([expected], [str(library.threads)]):
-        return Columns(rows.columns, str(rows.path)).described_devices()[0][0]
-    return devices.this_device(library.threads, name)
+    with closing(FRAMEWORKS[framework](gpu, threads)) as library:
+        free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
+        kind = _kind(library)
+        if device is not None and device != "this":
+            found = devices.get_device(device)
+            if not library.gpu and found.units != library.threads:
+                raise ConfigError(
+                    f"device {found.name!r}: expected units {library.threads}, the threads that {framework} "
+                    f"takes here, got {found.units}; say threads={found.units}, or describe the device so"
+                )
+        elif library.gpu:
+            found = devices.gpu_device(library.gpu_properties(), name)
+        else:
+            expected = devices.cpu_name(library.threads) if name is None else name, library.threads
+            if earlier is not None and (earlier.name, earlier.units) == expected:
+                found = earlier
+            else:
+                found = devices.this_device(library.threads, name)
+    return Site(
+        framework, gpu, threads, found, found.memory_gb * 1e9 if free_gib is None else free_gib * 2**30, kind
+    )
 
 
-def _refused(library: Torch | Jax, layers: LayerTable, device: Device) -> list[str]:
+def _kind(library: Torch | Jax) -> dict[str, str]:
+    name = library.gpu_properties().name if library.gpu else devices.cpu_name(library.threads)
+    return {"device": str(name), "version": library.version}
+
+
+def _timed(site: Site, kind: str, layer: dict[str, Any], repeats: int, least_ms: float) -> Times | str:
+    """Measure a layer, or return why that failed."""
+    with closing(FRAMEWORKS[site.framework](site.gpu, site.threads)) as library:
+        check_kind(_kind(library), site.kind, "executor", "give it workers on machines of one kind")
+        device = device_name("gpu" if library.gpu else "cpu")
+        try:
+            with on_device(device, alone=False):
+                step = library.step(kind, layer)
+            with on_device(device):
+                return time_step(step, repeats, least_ms)
+        except Exception as error:  # whatever a framework raises: the other layers are measured
+            return f"with {one_line(f'{type(error).__name__}: {error}')[:_REASON]}"
+
+
+def _refused(site: Site, layers: LayerTable) -> list[str]:
     """Return the reason to skip each layer, ``""`` for layers to measure."""
-    free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
-    room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
     slow = f"that take more than {_LONGEST_MS / 1000:.0f} s"
     reasons = np.where(roofline_ms(layers) > _LONGEST_MS, slow, "")
-    too_large = held_bytes(layers.kind, layers.columns) > room
+    too_large = held_bytes(layers.kind, layers.columns) > site.room
     return [str(reason) for reason in np.where(too_large, "with more memory than is free", reasons)]
 
 
+def _results(
+    executor: ExecutorLike | None, jobs: Sequence[tuple[Any, ...]], refused: Sequence[str], done: int
+) -> Generator[tuple[int, Times | str]]:
+    """Yield number and times of the layers from `done` on, or why they have none, in order.
+
+    Number -1 is the first layer, measured again.
+    """
+    for start in range(done, len(jobs), _SENT):
+        numbers = range(start, min(start + _SENT, len(jobs)))
+        found: dict[int, Times | str] = {number: refused[number] for number in numbers if refused[number]}
+        sent = [number for number in numbers if number not in found]
+        for place in range(_REFERENCE, len(sent), _REFERENCE + 1) if not refused[0] else ():
+            sent.insert(place, -1)
+        coming = iter(numbers)
+        ahead = next(coming)
+        for place, result in farmed(executor, _timed, [jobs[max(number, 0)] for number in sent]):
+            if sent[place] < 0:
+                yield -1, result
+            else:
+                found[sent[place]] = result
+            while ahead in found:
+                yield ahead, found.pop(ahead)
+                ahead = next(coming, -1)
+        yield from sorted(found.items())
+
+
 def _measure_all(
-    kind: str, one: Callable[[int], str], total: int, done: int, rows: Rows, verbose: bool | None
-) -> None:
-    """Measure layers from the first without a row; warn of those skipped, and of an interrupt."""
-    skipped = Counter({"in an earlier call": done - len(rows)})
+    kind: str, results: Generator[tuple[int, Times | str]], layers: Sequence[Mapping[str, Any]], done: int,
+    rows: Rows, verbose: bool | None,
+) -> None:  # fmt: skip
+    """Keep the results; warn of layers skipped, of a machine that slows down, and of an interrupt."""
+    skipped, total = Counter({"in an earlier call": done - len(rows)}), len(layers)
+    again = list[float]()
     try:
         bar = Progress(total - done, f"measure {kind}", "layer", verbose)
-        with bar, Interrupts(armed=True) as interrupts:
-            for number in range(done, total):
-                if reason := one(number):
-                    skipped[reason] += 1
-                done = number + 1
-                bar.update(1)
+        with bar, closing(results), Interrupts(armed=True) as interrupts:
+            for number, found in results:
+                if isinstance(found, str):
+                    skipped[found] += number >= 0
+                elif number < 0:
+                    again.append(found.time_median_ms)
+                else:
+                    rounded = {name: f"{value:.6g}" for name, value in found._asdict().items()}
+                    rows.add({_NUMBER: number, **layers[number], **rounded})
+                done = max(done, number + 1)
+                bar.update(int(number >= 0))
                 interrupts.check()
     except KeyboardInterrupt:
         if not len(rows):
@@ -231,6 +316,13 @@ def _measure_all(
         raise Error(f"measure {kind!r}: none of {counted(total, 'layer')} could be measured: {why}")
     if common:
         warnings.warn(f"{skipped.total():,} of {counted(total, 'layer')} skipped: {why}", stacklevel=3)
+    first = float(rows.columns["time_median_ms"][0])
+    drift = max((one / first for one in again), key=lambda one: abs(math.log(one)), default=1.0)
+    if rows.columns[_NUMBER][0] == "0" and abs(drift - 1) > _DRIFT:
+        text = (
+            f"the first layer took {drift:.2f} times as long when it was measured again: is the machine busy?"
+        )
+        warnings.warn(text, stacklevel=3)
 
 
 # ---- the file

@@ -32,7 +32,7 @@ import jax
 import jax.export
 import numpy as np
 
-from tpugraphs.distributed import on_device
+from tpugraphs.distributed.farm import device_name, on_device
 from tpugraphs.errors import Error
 from tpugraphs.system.machine import keep_memory, processor, resident, usable_processors
 
@@ -117,9 +117,7 @@ class Child:
             yield
             return
         self.start()
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-        platform = self.device["platform"]
-        with on_device(platform if platform == "cpu" else platform + visible, alone):
+        with on_device(device_name(self.device["platform"]), alone):
             self._holds = True
             try:
                 yield

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
     meaning = "blocks of calls of each layer, the median of which counts"
     option(parser, "--repeats N", meaning, type=whole(1, 1000), default=5)
+    common.add_executor(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     paths = _paths(args.out, kinds)
     results = []
     for kind in kinds:
-        table = _measured(args, kind, paths[kind])
+        with common.executor(args) as executor:
+            table = _measured(args, kind, paths[kind], executor)
         median = float(sorted(table.times)[len(table) // 2])
         name = table.devices[0].name
         layers = counted(len(table), "layer")
@@ -86,7 +88,7 @@ def _paths(out: str, kinds: list[str]) -> dict[str, Path]:
     return {kind: path / f"{kind}.csv" for kind in kinds}
 
 
-def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
+def _measured(args: argparse.Namespace, kind: str, path: Path, executor: Any) -> LayerTable:
     """Measure one kind. Warnings of skipped layers go to stderr.
 
     Raises
@@ -96,7 +98,7 @@ def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
     """
     names = ("seed", "training", "threads", "gpu", "repeats", *(() if args.count is None else ("count",)))
     how: dict[str, Any] = {name: getattr(args, name) for name in names}
-    how |= {"layers": common.stdin(args, args.layers), "name": args.device_name}
+    how |= {"layers": common.stdin(args, args.layers), "name": args.device_name, "executor": executor}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
         table: LayerTable = tg.layertime.measure(kind, args.framework, path, **how)
