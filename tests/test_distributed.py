@@ -165,6 +165,19 @@ def test_facts_that_differ_are_named():
         assert all(word in str(found) for word in ("instruction set", "'avx2'", "'avx512'", "rank"))
 
 
+def test_ranks_with_other_graphs_are_refused_before_a_step():
+    for what in ("train", "validate"):
+
+        def work(comm, what=what):
+            graphs = rank_fit.graphs("layout")
+            train = graphs[comm.rank * (what == "train") :]
+            valid = graphs[comm.rank * (what == "validate") :]
+            tg.Ranker("first-layout", steps=2).fit(train, valid, communicator=comm, verbose=False)
+
+        for error in together(2, work):
+            assert isinstance(error, ConfigError) and f"differ in graphs to {what} on" in str(error)
+
+
 def test_a_message_that_is_no_message_is_refused():
     one, other = socket.socketpair()
     other.send(b"\xff" * 8)
@@ -373,11 +386,33 @@ def test_train_over_ranks_writes_one_ranker(tmp_path):
 
 
 @processes
+def test_seeds_and_packs_over_ranks_are_those_of_one_process(tmp_path):
+    words = ["train", "--data", "options:xla:cpu", "--steps", "3", "--seeds", "3", "--select", "best-2"]
+    logs = []
+    for size in (0, 2):
+        out = tmp_path / f"{size}.safetensors"
+        command = words if size else ["-m", "tpugraphs", *words]
+        code, text, err = finished(start(size, *command, "--out", out))
+        assert code == 0 and (text + err).count("wrote") == 1, err
+        log = json.loads(out.with_suffix(".json").read_text())
+        logs.append([log["selected"], log["mean"], [run["history"]["loss"] for run in log["runs"]]])
+    assert logs[0] == logs[1]
+    graph = tg.open_collection("options:xla:cpu").test[0]
+    one, two = (tg.load_ranker(tmp_path / f"{size}.safetensors").predict(graph) for size in (0, 2))
+    np.testing.assert_array_equal(one, two)
+    (tmp_path / "npz").mkdir()
+    for graph in rank_fit.graphs("layout"):
+        graph.save(tmp_path / "npz" / f"{graph.name}.npz")
+    code, text, err = finished(start(2, "pack", tmp_path / "npz", "--out", tmp_path / "packs"))
+    assert code == 0 and (text + err).count(" packed") == 1, err
+    assert len(list((tmp_path / "packs").glob("*.tgpack"))) == len(list((tmp_path / "npz").glob("*.npz")))
+
+
+@processes
 @pytest.mark.parametrize(
     "words, named",
     [
         (["ranks", "0", "x.py"], "1"),
-        (["ranks", "2", "train", "--data", "options:xla:cpu", "--seeds", "2"], "--seeds"),
     ],
 )
 def test_what_ranks_refuse(words, named):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from rankers import Break, small_graph, small_tile, state
 from refusals import refuses
+from test_distributed import together
 
 import tpugraphs as tg
 
@@ -39,6 +40,24 @@ def test_members_by_name_and_of_trees(graphs):
     ensemble = tg.train_members([trees, "first-layout"], graphs[0], steps=2, verbose=False)
     assert [one.name for one in ensemble] == ["eighth-lightgbm", "first-layout"]
     assert all(one.history_.loss and one.fitted for one in ensemble)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_share_the_members_and_all_get_all(graphs, size):
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    *train, valid = graphs
+    trees = {"min_data_in_leaf": 2}
+
+    def members():
+        some = [ranker(seed=1), ranker("sixth-gin", slates=2, prune="none"), ranker(seed=2)]
+        return [*some, *(tg.Ranker("eighth-lightgbm", seed=seed, **trees) for seed in (0, 1))]
+
+    expected = tg.train_members(members(), train, [valid], verbose=False)
+    for ensemble in together(size, lambda comm: tg.train_members(members(), train, [valid], verbose=False,
+                                                                 communicator=comm)):  # fmt: skip
+        for one, other in zip(ensemble, expected, strict=True):
+            assert (one.predict(valid) == other.predict(valid)).all()
+        assert (ensemble.predict(valid) == expected.predict(valid)).all()
 
 
 def test_members_resume(graphs, tmp_path):

@@ -19,11 +19,13 @@ import numpy as np
 import pytest
 from broken import packs as broken_packs
 from refusals import refuses
+from test_distributed import together
 
 import tpugraphs as tg
 from tpugraphs import _core, data, training
 from tpugraphs.cli import main
 from tpugraphs.data import packs
+from tpugraphs.system.files import locked
 
 HEADER, PARTS = broken_packs.HEADER, broken_packs.PARTS
 
@@ -389,6 +391,31 @@ def test_a_tree_is_packed_once(tree, tmp_path):
     split = tg.open_collection("layout:xla:random", out)
     assert split.train.names == ["g0.4x4", "g1.4x4"] and split.train[0].collection == "layout:xla:random"
     assert packs.pack_tree(tree, out, verify=True).verified == 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_share_the_files(tree, tmp_path, size):
+    (tree / "broken.npz").write_bytes(b"PK")
+    alone = packs.pack_tree(tree, tmp_path / "alone", verify=True, verbose=False)
+
+    def work(comm):
+        return packs.pack_tree(tree, tmp_path / "shared", verify=True, verbose=False, communicator=comm)
+
+    for turn in range(2):
+        for report in together(size, work):
+            counts = report.packed, report.skipped, report.verified, len(report.failed)
+            assert counts == (((alone.packed, 0), (0, alone.packed))[turn] + (alone.verified, 1))
+            if not turn:
+                assert (report.bytes_in, report.bytes_out) == (alone.bytes_in, alone.bytes_out)
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.tgpack"))
+    assert files == sorted(
+        path.relative_to(tmp_path / "shared") for path in (tmp_path / "shared").rglob("*.tgpack")
+    )
+    for file in files:
+        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "shared" / file).read_bytes()
+    with locked(str(tmp_path / "shared"), "another packing run"):
+        errors = together(size, work)
+    assert all("another packing run" in str(one) for one in errors)
 
 
 def test_an_old_pack_beside_a_new_npz_is_refused(tree):

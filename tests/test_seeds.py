@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from broken.json_files import BROKEN
 from rankers import FIELDS, Break, Lazy, small_graph, state
+from test_distributed import together
 from test_resume import same
 
 import tpugraphs as tg
@@ -223,6 +224,14 @@ def test_a_seed_that_diverges_is_left_out():
         train(callbacks=lambda seed: [Poison()])
 
 
+def test_a_seed_that_diverges_on_one_rank_is_left_out_on_all():
+    poisons = lambda seed: [Poison()] if seed == 1 else []  # noqa: E731
+    expected = train(callbacks=poisons)
+    for runs in together(2, lambda comm: train(callbacks=poisons, communicator=comm)):
+        assert "diverged at step 4" in runs.runs[1].failed
+        assert [run.why for run in runs.runs] == [run.why for run in expected.runs]
+
+
 def test_other_errors_end_all():
     before = threading.active_count()
     with pytest.raises(OSError, match="broken"):
@@ -231,6 +240,66 @@ def test_other_errors_end_all():
 
 
 # Checkpoints
+
+
+# ---- over ranks
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_ranks_share_the_seeds_and_all_get_all(size):
+    valid, expected = (
+        [*VALID, small_graph(7)],
+        train(valid=[*VALID, small_graph(7)], seeds=4, select="best-2"),
+    )
+    called = {}
+
+    def work(comm):
+        calls = called.setdefault(comm.rank, [])
+        note = lambda seed: [Noted(calls, seed)]  # noqa: E731
+        return train(valid=valid, seeds=4, select="best-2", callbacks=note, communicator=comm)
+
+    for rank, runs in enumerate(together(size, work)):
+        assert sorted(set(called[rank])) == list(range(4))[rank::size]
+        for run, one in zip(runs.runs, expected.runs, strict=True):
+            assert state(run.ranker) == state(one.ranker) and same(run.history, one.history)
+            assert (run.metric, run.values, run.selected) == (one.metric, one.values, one.selected)
+            assert run.why == one.why
+            assert (run.ranker.predict(VALID[0]) == one.ranker.predict(VALID[0])).all()
+        assert [one.seed for one in runs.selected] == [one.seed for one in expected.selected]
+        assert runs.interval == expected.interval and not runs.interrupted
+
+
+class Noted(Callback):
+    """Its calls are those of the rank that trains the seed."""
+
+    def __init__(self, calls, seed):
+        self.calls, self.seed = calls, seed
+
+    def on_step(self, fit):
+        self.calls.append(self.seed)
+
+
+def test_ranks_with_other_graphs_are_refused():
+    def work(comm):
+        return train([small_graph(i + comm.rank, configs=60) for i in range(3)], communicator=comm)
+
+    for error in together(2, work):
+        assert isinstance(error, tg.ConfigError) and "ranks differ in graphs to train on" in str(error)
+
+
+def test_seeds_go_on_with_another_number_of_ranks(tmp_path):
+    expected = train()
+    folder = {"checkpoint_dir": tmp_path, "checkpoint_every": 1}
+
+    broken = lambda seed: [Break(3 + seed)]  # noqa: E731
+    first = together(2, lambda comm: train(callbacks=broken, communicator=comm, **folder))
+    assert all(isinstance(one, Exception) for one in first)
+    kept = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    assert kept == ["seed-0", "seed-1", "seed-2"]
+    for size in (1, 3):
+        whole = lambda seed: [Break()]  # noqa: E731
+        for runs in together(size, lambda comm: train(callbacks=whole, communicator=comm, **folder)):
+            assert [state(run.ranker) for run in runs.runs] == [state(run.ranker) for run in expected.runs]
 
 
 def test_everything_resumes_exactly(tmp_path):

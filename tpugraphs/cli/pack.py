@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack all files; return 1 if some could not be packed."""
-    report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
+    ranks = common.join_ranks(args)
+    how = {"jobs": args.jobs, "verify": args.verify, "communicator": ranks}
+    report = tg.data.pack_tree(args.dir, args.out, **how)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
     verified = f", {report.verified} verified" if args.verify else ""

@@ -59,9 +59,7 @@ def run(args: argparse.Namespace) -> None:
     """Train and save."""
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
-    ranks = common.join_ranks(args)
-    if ranks is not None and args.seeds is not None:
-        raise ConfigError("--seeds: ranks share the steps of one ranker; train without ranks, or without it")
+    common.join_ranks(args)
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
@@ -109,6 +107,7 @@ def _train_seeds(
         select=args.select,
         callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
         workers=args.workers,
+        communicator=tg.distributed.communicator(),
         **length,
         **options,
     )
@@ -116,6 +115,9 @@ def _train_seeds(
     done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
     done_of = f"after {done:,} of {counted(total, 'step')} of all seeds" if runs.interrupted else None
     common.after_fit(args, histories[0], done_of)
+    ranks = tg.distributed.communicator()
+    if ranks is not None and ranks.rank > 0:
+        return
     runs.ensemble(normalize=args.normalize or "none").save(args.out)
     if log == common.STREAM:
         print(json_text(runs.to_dict()))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import functools
+import json
 import os
 import shutil
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from tpugraphs.data import packfile
 from tpugraphs.data.arrays import naming, with_file
 from tpugraphs.data.collections import files_below, load_all, sources_of
 from tpugraphs.data.packfile import SUFFIX, Pack, is_pack, open_pack, write
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks, SingleCommunicator
 from tpugraphs.errors import DataError
 from tpugraphs.system import Progress, check_whole, counted
 from tpugraphs.system.files import absolute, locked, no_memory
@@ -65,6 +69,21 @@ class PackReport:
         parts = {key: getattr(error, key, None) for key in ("field", "found", "expected")}
         text = str(no_memory(file, error) if isinstance(error, MemoryError) else error)
         self.failed.append({"file": file, "error": text, **parts})
+
+    def plus(self, other: PackReport) -> PackReport:
+        """Add what another rank did.
+
+        Parameters
+        ----------
+        other : PackReport
+            Its report.
+
+        Returns
+        -------
+        PackReport
+            Of both.
+        """
+        return PackReport(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     def _add(self, job: _Job, verified: bool) -> None:
         """Count a pack that is up to date, made now, or only verified."""
@@ -134,6 +153,7 @@ def pack_tree(
     *,
     jobs: int | None = None,
     verify: bool = False,
+    communicator: CommunicatorLike | None = None,
     verbose: bool | None = None,
 ) -> PackReport:
     """Make packs of all .npz files below a folder, and of .pb files without an .npz, or of one file.
@@ -151,6 +171,8 @@ def pack_tree(
         Files at a time; by default as many as there are threads.
     verify : bool
         Also read all packs back and compare every checksum; a damaged older pack is made again.
+    communicator : CommunicatorLike, optional
+        Ranks that share the files, on a disk that all see. See :mod:`tpugraphs.distributed`.
     verbose : bool, optional
         Progress bar; by default in a terminal or notebook.
 
@@ -168,29 +190,50 @@ def pack_tree(
     OSError
         Not enough space, or a folder that is not writable.
     """
-    began, report = time.monotonic(), PackReport()
+    began, ranks = time.monotonic(), Ranks(communicator or SingleCommunicator())
     root = absolute(folder)
     os.stat(root)  # raises if it is missing, before any work
     threads = _core.get_num_threads() if jobs is None else check_whole("jobs", jobs, 1)
     base = root if os.path.isdir(root) else os.path.dirname(root)
     to = base if out is None else absolute(out)
-    targets = _targets(_below(root, ("pb", "npz")), base, to)
     os.makedirs(to, exist_ok=True)
-    with locked(to, "another packing run"):
-        for place in {os.path.dirname(path) for path in targets}:
-            os.makedirs(place, exist_ok=True)
-            for left in Path(place).glob(f".*{SUFFIX}.????????????.tmp"):  # by a killed run; the lock is held
-                left.unlink()
-        packs = _below(root if out is None else to, ("tgpack",)) if verify else []
-        alone = [_Job(path, size=os.path.getsize(path)) for path in packs if path not in targets]
-        if not targets and not alone:
-            found = "no .npz files below this folder, and no .pb files"
-            raise DataError.of("folder", "graphs", found, "give the one that holds them", file=root)
-        todo = [*_todo(targets, report), *alone]
-        _check_space(to, sum(job.need for job in todo))
-        _run(threads, todo, verify, report, verbose)
+    with ExitStack() as stack:
+
+        def plan() -> bytes:
+            if ranks.rank > 0:
+                return b""
+            stack.enter_context(locked(to, "another packing run"))  # until all ranks have ended
+            return _plan(root, base, to, root if out is None else to, verify)
+
+        failed, todo = json.loads(ranks.exchange(plan)[0])
+
+        def work() -> bytes:
+            own = PackReport(failed=failed if ranks.rank == 0 else [])
+            _run(threads, [_Job(*one) for one in todo[ranks.rank :: ranks.size]], verify, own, verbose)
+            return json.dumps(vars(own)).encode()
+
+        parts = [PackReport(**json.loads(part)) for part in ranks.exchange(work)]
+    report = functools.reduce(PackReport.plus, parts)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _plan(root: str, base: str, to: str, packs: str, verify: bool) -> bytes:
+    """Clean up, and list what is to be done: the files that cannot be opened, and the jobs."""
+    report, targets = PackReport(), _targets(_below(root, ("pb", "npz")), base, to)
+    for place in {os.path.dirname(path) for path in targets}:
+        os.makedirs(place, exist_ok=True)
+        for left in Path(place).glob(f".*{SUFFIX}.????????????.tmp"):  # by a killed run; the lock is held
+            left.unlink()
+    found = _below(packs, ("tgpack",)) if verify else []
+    alone = [_Job(path, size=os.path.getsize(path)) for path in found if path not in targets]
+    if not targets and not alone:
+        text = "no .npz files below this folder, and no .pb files"
+        raise DataError.of("folder", "graphs", text, "give the one that holds them", file=root)
+    todo = [*_todo(targets, report), *alone]
+    _check_space(to, sum(job.need for job in todo))
+    jobs = [(job.target, job.source, job.place, job.fresh, job.size, job.need) for job in todo]
+    return json.dumps([report.failed, jobs]).encode()
 
 
 def _below(path: str, suffixes: tuple[str, ...]) -> list[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
 from tpugraphs import __version__
 from tpugraphs.data.graph import Graphs, Rows, Valid
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
@@ -41,7 +45,15 @@ if TYPE_CHECKING:
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
 # Arguments of a fit that rankers which are trained side by side have in common.
-TOGETHER = ("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose")
+TOGETHER = (
+    "sample_weight",
+    "epochs",
+    "steps",
+    "checkpoint_dir",
+    "checkpoint_every",
+    "verbose",
+    "communicator",
+)
 PLAN = "seeds.json"  # in the checkpoint folder: what was stated before the training
 
 
@@ -300,6 +312,7 @@ def train_together(
     options: Sequence[FitOptions],
     workers: int | None,
     shared: bool = False,
+    communicator: CommunicatorLike | None = None,
 ) -> Crew:
     """Train networks side by side, from scratch; each gets the same bits as if trained alone.
 
@@ -315,6 +328,8 @@ def train_together(
         Number of steps taken at the same time; None: as many as networks or threads.
     shared : bool
         Whether all prepare graphs in the same way, as several seeds of one recipe do; it is then done once.
+    communicator : CommunicatorLike, optional
+        Ranks that share the networks, and all get them.
 
     Returns
     -------
@@ -324,17 +339,52 @@ def train_together(
     """
     if workers is not None:
         check_whole("workers", workers, 1)
+    rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
     with ExitStack() as stack:
         fits = list[Fit]()
-        for network, how in zip(networks, options, strict=True):
-            folder = stack.enter_context(locked_folder(how.checkpoint_dir))
+        for i, (network, how) in enumerate(zip(networks, options, strict=True)):
+            mine = i % size == rank
+            folder = stack.enter_context(locked_folder(how.checkpoint_dir)) if mine else None
             fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
-        crew = Crew(fits, workers)
-        crew.run(options[0].verbose)
-        for fit in fits:
-            if fit.step > 0 and fit not in crew.failed:
-                fit.end(crew.stop.pressed)
+        crew = Crew(fits[rank::size], workers)
+
+        def work() -> bytes:
+            crew.run(options[0].verbose)
+            for fit in crew.fits:
+                if fit.step > 0 and fit not in crew.failed:
+                    fit.end(crew.stop.pressed)
+            return b"" if communicator is None else _packed(crew)
+
+        if communicator is None:
+            work()
+        else:
+            ranks = Ranks(communicator)
+            ranks.agree({**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
+            for other, message in enumerate(ranks.exchange(work)):
+                if other != rank:
+                    _adopt(crew, fits[other::size], message)
+            crew.fits = fits
     return crew
+
+
+def _packed(crew: Crew) -> bytes:
+    """Return what has become of a crew's fits, for `_adopt`."""
+    states = [b"" if fit in crew.failed else fit.state() for fit in crew.fits]
+    facts = [[crew.failed.get(fit), len(state)] for fit, state in zip(crew.fits, states, strict=True)]
+    return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)
+
+
+def _adopt(crew: Crew, fits: Sequence[Fit], message: bytes) -> None:
+    """Take over the fits of another rank."""
+    head, _, rest = message.partition(b"\n")
+    pressed, facts = json.loads(head)
+    crew.stop.pressed |= pressed
+    for fit, (failed, length) in zip(fits, facts, strict=True):
+        if failed is not None:
+            crew.failed[fit] = failed
+        else:
+            fit.adopt(rest[:length], pressed)
+        rest = rest[length:]
 
 
 def _checked(
@@ -345,7 +395,7 @@ def _checked(
     for one, name in zip(rankers, folders, strict=True):
         folder = None if how.checkpoint_dir is None else os.path.join(how.checkpoint_dir, name)
         called = () if callbacks is None else callbacks(one.seed)
-        found.append(one.checked(replace(how, checkpoint_dir=folder, callbacks=called)))
+        found.append(one.checked(replace(how, checkpoint_dir=folder, callbacks=called, communicator=None)))
     return found
 
 
@@ -372,6 +422,9 @@ def train_members(
         They are trained from scratch. A name stands for a ranker with seed 0 and the preset ``"cpu"``.
     train, valid, epochs, steps, sample_weight, checkpoint_every, verbose
         See :meth:`tpugraphs.Ranker.fit`.
+    communicator : CommunicatorLike, optional
+        Ranks that share the rankers: each trains some, and all get all, with the same bits. See
+        :mod:`tpugraphs.distributed`.
     weights, normalize
         See :class:`tpugraphs.Ensemble`; :meth:`tpugraphs.Ensemble.weighted` fits weights.
     checkpoint_dir : path, optional
@@ -405,28 +458,48 @@ def train_members(
     """
     members = _members(rankers)
     given = FitOptions(**signatures.checked_names("train_members", TOGETHER, options))
-    folders = [f"member-{i}" for i in range(len(members))]
+    comm, folders = options.pop("communicator", None), [f"member-{i}" for i in range(len(members))]
     every = dict(zip(members, _checked(members, given, folders), strict=True))
     networks = {one: made for one in members if isinstance(made := one._fresh(), NetworkEstimator)}
     interrupted = False
     with unchanged_if_it_fails(*members):
         if networks:
             those = [every[one] for one in networks]
-            crew = train_together([*networks.values()], train, valid, those, workers)
+            crew = train_together([*networks.values()], train, valid, those, workers, False, comm)
             for fit, text in crew.failed.items():
                 raise Error(f"{fit.ranker.recipe}: {text}")
             interrupted = crew.stop.pressed
             whole = len(networks) == len(members) and all(fit.step > 0 for fit in crew.fits)
             if interrupted and not whole:
                 raise KeyboardInterrupt
-        for one in members:
-            if one in networks:
-                one._take(networks[one])
-            else:
-                pass_on_interrupt(one.fit(train, valid, **options))
+        for one, network in networks.items():
+            one._take(network)
+        _fit_trees([one for one in members if one not in networks], train, valid, options, comm)
     if interrupted:
         warnings.warn("interrupted: the rankers are usable", stacklevel=2)
     return Ensemble(members, weights, normalize)
+
+
+def _fit_trees(
+    rankers: Sequence[Ranker], train: Graphs, valid: Valid, options: Any, comm: CommunicatorLike | None
+) -> None:
+    """Fit rankers without networks one by one, or those of each rank there."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ranker")
+
+        def fitted(i: int) -> bytes:
+            pass_on_interrupt(rankers[i].fit(train, valid, **options))
+            rankers[i].save(path)
+            return path.read_bytes()
+
+        if comm is None:
+            for one in rankers:
+                pass_on_interrupt(one.fit(train, valid, **options))
+            return
+        for i, message in enumerate(Ranks(comm).each(len(rankers), fitted)):
+            if i % comm.size != comm.rank:
+                path.write_bytes(message)
+                rankers[i]._take(Ranker.load(path).estimator)
 
 
 def _members(rankers: Any) -> list[Ranker]:
@@ -484,6 +557,9 @@ def train_seeds(
         configs. Without validation the default is to keep all. A number keeps that many of the best.
     callbacks : callable, optional
         ``callbacks(seed)`` returns the callbacks of that seed's fit. They are called in threads.
+    communicator : CommunicatorLike, optional
+        Ranks that share the seeds: each trains some, and all get all, with the same bits. See
+        :mod:`tpugraphs.distributed`.
     checkpoint_dir : path, optional
         Folder of the states, ``seed-<seed>`` for each, and of the rule, which is written before training
         begins. The same call resumes from it exactly; another rule is refused.
@@ -537,10 +613,11 @@ def train_seeds(
         todo = "fit a ranker per seed, then tg.Ensemble(rankers)"
         raise ConfigError(f"recipe {rankers[0].recipe} trains no network: {todo}")
     every = _checked(rankers, how, [f"seed-{seed}" for seed in numbers], callbacks)
-    with locked_folder(how.checkpoint_dir) as folder:
-        if folder is not None:
+    comm = how.communicator
+    with locked_folder(how.checkpoint_dir, comm) as folder:
+        if folder is not None and (comm is None or comm.rank == 0):
             _state_plan(folder, rankers[0], numbers, rule)
-        crew = train_together(networks, train, valid, every, workers, shared=True)
+        crew = train_together(networks, train, valid, every, workers, True, comm)
     return _runs(crew, rule, began)
 
 

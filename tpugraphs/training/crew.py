@@ -33,6 +33,8 @@ class Crew:
 
     def run(self, verbose: bool | None) -> None:
         """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
+        if not self.fits:
+            return
         recipes = ", ".join(dict.fromkeys(fit.ranker.recipe for fit in self.fits))
         total = sum(fit.total for fit in self.fits)
         bar = Progress(total, f"{len(self.fits)} x {recipes}", "step", verbose)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, cast
 
@@ -177,7 +179,12 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
         if self.ranks is not None:
             self.verbose = self.verbose and self.ranks.rank == 0
-            self.ranks.agree({"version": __version__, "instruction set": _core.get_isa(), **self.identity})
+            self.ranks.agree(self.facts())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what must be the same on all ranks."""
+        same = {"version": __version__, "instruction set": _core.get_isa()}
+        return {**same, **self.data.contents(), **self.identity}
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return the entries that a checkpoint must match before a fit resumes from it."""
@@ -267,7 +274,8 @@ class Fit(RunningFit):
                 self._train_step(interrupts)
                 self.notify("on_step")
                 self._evaluate_if_due(interrupts)
-        if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
+        due = self.step % self.checkpoint_every == 0 if going else self.finished
+        if self.path is not None and self.writes and due:
             with self._timed("seconds"):
                 self._save(self.path)
         return going
@@ -282,7 +290,7 @@ class Fit(RunningFit):
         """
         if interrupted and not self.finished:
             self.history.interrupted = True
-            if self.path is not None:
+            if self.path is not None and self.writes:
                 self._save(self.path)
         self._restore_best()
         self._warn_of_divergence()
@@ -520,9 +528,37 @@ class Fit(RunningFit):
 
     # Checkpoints
 
+    def state(self) -> bytes:
+        """Return what a checkpoint would hold now.
+
+        Returns
+        -------
+        bytes
+            Its content, for `adopt`.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, CHECKPOINT)
+            self._save(path)
+            return Path(path).read_bytes()
+
+    def adopt(self, state: bytes, interrupted: bool) -> None:
+        """Take over what the same fit has become in another process, where it has ended.
+
+        Parameters
+        ----------
+        state : bytes
+            What `state` returned there.
+        interrupted : bool
+            Whether Ctrl-C ended it.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, CHECKPOINT)
+            Path(path).write_bytes(state)
+            self._resume(path)
+        self.finished = self.step == self.total or self.history.stopped is not None
+        self.history.interrupted = interrupted and not self.finished
+
     def _save(self, path: str) -> None:
-        if not self.writes:
-            return
         history, pipeline = self.history, self.network.pipeline
         metadata = {
             **{name: getattr(history, name) for name in _FACTS},

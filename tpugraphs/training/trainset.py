@@ -257,6 +257,11 @@ class TrainingSet:
             for name, parts in (("train", hashes), ("valid", own))
         }
 
+    def contents(self) -> dict[str, str]:
+        """Return digests of what is learnt from and validated on, for ranks to compare."""
+        valid = [digest([prepared.name, np.asarray(prepared.times)]) for prepared, _ in self.valid]
+        return {"graphs to train on": digest(sorted(self.known)), "graphs to validate on": digest(valid)}
+
     def prepared(self, index: int) -> _core.Prepared | None:
         """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
         with self._lock:
