@@ -18,7 +18,7 @@ import rank_fit
 import tpugraphs as tg
 from tpugraphs import distributed
 from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
-from tpugraphs.distributed.ranks import Ranks, TreeSum
+from tpugraphs.distributed.ranks import Ranks, TreeSum, balanced
 from tpugraphs.errors import ConfigError, Error
 
 HERE = Path(__file__).parent
@@ -96,13 +96,32 @@ def test_a_tree_adds_in_the_same_order_however_it_is_shared(count, size):
             else range(count * rank // size, count * (rank + 1) // size)
         )
         covered += units
-        leaves = {(0, i): vectors[i].copy() for i in units}
-        found |= {root: tree.add(leaves, *root) for root in tree.roots(units)}
-        assert not leaves
+        subtrees = {}
+        for i in units:
+            tree.put(subtrees, i, vectors[i])
+        assert len(subtrees) <= 2 * tree.levels  # of all units, as few as a rank sends
+        found |= {root: tree.add(subtrees, *root).copy() for root in tree.roots(units)}
+        tree.free(subtrees)
     assert covered == list(range(count))
     total = tree.add(found, tree.levels - 1, 0)
     np.testing.assert_array_equal(total, by_tree(list(vectors)))
     np.testing.assert_allclose(total, vectors.astype(np.float64).sum(0), rtol=1e-5, atol=1e-1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
+def test_units_are_ordered_so_that_neighbours_take_as_much_work(count):
+    rng = np.random.default_rng(count)
+    shared, given = 0.0, 0.0
+    for _ in range(20):
+        work = rng.integers(1, 100, count).tolist()
+        order = balanced(work)
+        assert sorted(order) == list(range(count))
+        for size in (2, 4):
+            parts = [range(count * i // size, count * (i + 1) // size) for i in range(size)]
+            shared += max(sum(work[order[i]] for i in part) for part in parts)
+            given += max(sum(work[i] for i in part) for part in parts)
+    assert shared <= given and (count < 8 or shared < 0.9 * given)
+    assert balanced([5, 1, 4, 2]) == [0, 1, 2, 3] and balanced([1, 1, 5]) == [2, 1, 0]
 
 
 def test_a_rank_sends_few_subtrees():

@@ -46,13 +46,16 @@ def run(args: argparse.Namespace) -> int:
 def _wait(started: list[subprocess.Popen[bytes]]) -> int:
     """Wait for all ranks, and kill those that still run 10 s after one failed. Ctrl-C reaches them all."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    failed, since = 0, 0.0
+    failed, since = list[tuple[int, int]](), 0.0  # rank and exit code, the first to end first
     try:
-        while any(one.poll() is None for one in started):
-            bad = [one.returncode for one in started if one.returncode]
-            if bad and not failed:
-                failed, since = bad[0], time.monotonic()
-            if failed and time.monotonic() > since + _GRACE:
+        while True:
+            running = any(one.poll() is None for one in started)
+            if not failed:
+                failed, since = (
+                    [(i, one.returncode) for i, one in enumerate(started) if one.returncode],
+                    time.monotonic(),
+                )
+            if not running or (failed and time.monotonic() > since + _GRACE):
                 break
             time.sleep(_POLL)
     finally:
@@ -60,5 +63,7 @@ def _wait(started: list[subprocess.Popen[bytes]]) -> int:
             if one.poll() is None:
                 one.kill()
         signal.signal(signal.SIGINT, before)
-    code = failed or next((one.returncode for one in started if one.returncode), 0)
+    rank, code = failed[0] if failed else (0, 0)
+    if code < 0:
+        print(f"tpugraphs ranks: rank {rank} has ended: {signal.Signals(-code).name}", file=sys.stderr)
     return 128 - code if code < 0 else code

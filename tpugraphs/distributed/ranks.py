@@ -30,6 +30,9 @@ _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
 
 
+Message = bytes | bytearray
+
+
 class CommunicatorLike(Protocol):
     """What the library needs of ranks: bytes of all to all, in order of rank.
 
@@ -42,17 +45,17 @@ class CommunicatorLike(Protocol):
     rank: int
     size: int
 
-    def allgather(self, message: bytes) -> list[bytes]:
+    def allgather(self, message: Message) -> list[Message]:
         """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------
-        message : bytes
+        message : bytes or bytearray
             Of this rank.
 
         Returns
         -------
-        list of bytes
+        list of bytes or bytearray
             Of all ranks, in order.
         """
         ...
@@ -64,7 +67,7 @@ class SingleCommunicator(CommunicatorLike):
     def __init__(self) -> None:
         self.rank, self.size = 0, 1
 
-    def allgather(self, message: bytes) -> list[bytes]:  # noqa: D102  # see CommunicatorLike
+    def allgather(self, message: Message) -> list[Message]:  # noqa: D102  # see CommunicatorLike
         return [message]
 
 
@@ -91,14 +94,14 @@ class Communicator(CommunicatorLike):
         self._comm = self._mpi.COMM_WORLD if comm is None else comm
         self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
 
-    def allgather(self, message: bytes) -> list[bytes]:  # noqa: D102
+    def allgather(self, message: Message) -> list[Message]:  # noqa: D102
         lengths = np.empty(self.size, np.int64)
         self._comm.Allgather(np.array([len(message)], np.int64), lengths)
         ends = np.cumsum(lengths)
         received = np.empty(int(ends[-1]), np.uint8)
         parts = [received, (lengths, ends - lengths), self._mpi.BYTE]
         self._comm.Allgatherv([np.frombuffer(message, np.uint8), self._mpi.BYTE], parts)
-        return [received[end - n : end].tobytes() for n, end in zip(lengths, ends, strict=True)]
+        return [bytearray(received[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 
 
 class LocalCommunicator(CommunicatorLike):
@@ -141,17 +144,17 @@ class LocalCommunicator(CommunicatorLike):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
         return cls(rank, found)
 
-    def allgather(self, message: bytes) -> list[bytes]:
+    def allgather(self, message: Message) -> list[Message]:
         """Gather the messages of all ranks. A collective call: every rank must make it.
 
         Parameters
         ----------
-        message : bytes
+        message : bytes or bytearray
             Of this rank.
 
         Returns
         -------
-        list of bytes
+        list of bytes or bytearray
             Of all ranks, in order.
 
         Raises
@@ -161,31 +164,23 @@ class LocalCommunicator(CommunicatorLike):
         """
         length = _LENGTH.pack(len(message))
         sent = {i: [memoryview(length), memoryview(message)] for i in self._sockets}
-        found = {i: bytearray() for i in sent}
+        found = {i: _Inbox() for i in sent}
         with selectors.DefaultSelector() as waiting:
             for i in sent:
                 waiting.register(self._sockets[i], selectors.EVENT_READ | selectors.EVENT_WRITE, i)
             while waiting.get_map():
                 for key, events in waiting.select():
                     self._move(key.data, sent[key.data], found[key.data], events)
-                    left = (0 if self._whole(found[key.data]) else selectors.EVENT_READ) | (
+                    left = (selectors.EVENT_READ if found[key.data].rest else 0) | (
                         selectors.EVENT_WRITE if sent[key.data] else 0
                     )
                     if not left:
                         waiting.unregister(key.fileobj)
                     elif left != key.events:
                         waiting.modify(key.fileobj, left, key.data)
-        return [message if i == self.rank else bytes(found[i][_LENGTH.size :]) for i in range(self.size)]
+        return [message if i == self.rank else found[i].message for i in range(self.size)]
 
-    def _whole(self, found: bytearray) -> bool:
-        if len(found) < _LENGTH.size:
-            return False
-        (length,) = _LENGTH.unpack_from(found)
-        if not 0 <= length <= _LONGEST:
-            raise Error(f"ranks: expected messages of at most {_LONGEST:,} bytes, got one of {length:,}")
-        return len(found) == _LENGTH.size + int(length)
-
-    def _move(self, other: int, sent: list[memoryview], found: bytearray, events: int) -> None:
+    def _move(self, other: int, sent: list[memoryview], found: _Inbox, events: int) -> None:
         """Send and receive what can be moved without waiting, and not a byte of the next message."""
         one = self._sockets[other]
         try:
@@ -193,16 +188,11 @@ class LocalCommunicator(CommunicatorLike):
                 sent[0] = sent[0][one.send(sent[0][:_CHUNK]) :]
                 while sent and not sent[0]:
                     sent.pop(0)
-            if events & selectors.EVENT_READ and not self._whole(found):
-                want = (
-                    _LENGTH.size
-                    if len(found) < _LENGTH.size
-                    else _LENGTH.size + _LENGTH.unpack_from(found)[0]
-                )
-                got = one.recv(min(_CHUNK, want - len(found)))
+            if events & selectors.EVENT_READ and found.rest:
+                got = one.recv_into(found.rest[:_CHUNK])
                 if not got:
                     raise ConnectionResetError
-                found += got
+                found.move(got)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
@@ -210,6 +200,24 @@ class LocalCommunicator(CommunicatorLike):
                 f"rank {other} has ended: this fit cannot go on without it; start it again with the same "
                 "checkpoint_dir, on any number of ranks"
             ) from None
+
+
+class _Inbox:
+    """A message that arrives in pieces: its length, then itself."""
+
+    def __init__(self) -> None:
+        self._length, self.message = bytearray(_LENGTH.size), bytearray()
+        self.rest, self._begun = memoryview(self._length), False
+
+    def move(self, got: int) -> None:
+        """Count bytes that were written to `rest`."""
+        self.rest = self.rest[got:]
+        if not self.rest and not self._begun:
+            (length,) = _LENGTH.unpack(self._length)
+            if not 0 <= length <= _LONGEST:
+                raise Error(f"ranks: expected messages of at most {_LONGEST:,} bytes, got one of {length:,}")
+            self.message, self._begun = bytearray(length), True
+            self.rest = memoryview(self.message)
 
 
 def local(size: int) -> list[tuple[dict[str, str], list[int]]]:
@@ -275,7 +283,7 @@ class Ranks:
         rank = self.rank if rank is None else rank
         return range(count * rank // self.size, count * (rank + 1) // self.size)
 
-    def exchange(self, work: Callable[[], bytes]) -> list[bytes]:
+    def exchange(self, work: Callable[[], Message]) -> list[Message]:
         """Return what the work of every rank returned; what one raises ends it on all.
 
         Raises
@@ -285,23 +293,25 @@ class Ranks:
         Error
             The work of another rank failed; its number and message.
         """
+        sent: Message = b""
+        raised, why = None, b""
         try:
-            sent, own = b"+" + work(), None
+            sent = work()
         except KeyboardInterrupt as error:
-            sent, own = b"^", error
+            raised, why = error, b"^"
         except Exception as error:
-            sent, own = b"!" + f"{type(error).__name__}: {error}".encode(errors="replace"), error  # type: ignore[assignment]
-        found = self._comm.allgather(sent)
-        if own is not None:
-            raise own
+            raised, why = error, b"!" + f"{type(error).__name__}: {error}".encode(errors="replace")  # type: ignore[assignment]
+        found = self._comm.allgather(why)
+        if raised is not None:
+            raise raised
         for rank, message in enumerate(found):
             if message[:1] == b"!":
                 raise Error(f"rank {rank}: {message[1:].decode(errors='replace')}")
-        if any(message[:1] == b"^" for message in found):
+        if any(found):
             raise KeyboardInterrupt
-        return [message[1:] for message in found]
+        return self._comm.allgather(sent)
 
-    def each(self, count: int, work: Callable[[int], bytes]) -> Iterator[bytes]:
+    def each(self, count: int, work: Callable[[int], Message]) -> Iterator[Message]:
         """Yield what the work on each of `count` items returned, in order; the ranks take turns with them."""
         for start in range(0, count, self.size):
             own = start + self.rank
@@ -349,6 +359,26 @@ def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], An
             yield json.loads(message)
 
 
+Vector = NDArray[np.float32]
+Vectors = dict[tuple[int, int], Vector]  # of subtrees: level and place
+
+
+def balanced(work: Sequence[float]) -> list[int]:
+    """Order the units of a `TreeSum` so that the two children of a vector take about as much work.
+
+    Ranks, which get neighbours, then end at about the same time. The order does not depend on their number.
+    """
+    if len(work) < 2:
+        return [*range(len(work))]
+    room = 1 << (len(work) - 1).bit_length() - 1  # leaves below the left child
+    sides: tuple[list[int], list[int]] = ([], [])
+    for i in sorted(range(len(work)), key=lambda i: (-work[i], i)):
+        left, right = (sum(work[j] for j in side) for side in sides)
+        full = len(sides[0]) == room, len(sides[1]) == len(work) - room
+        sides[full[0] or (right < left and not full[1])].append(i)
+    return [side[j] for side in sides for j in balanced([work[i] for i in side])]
+
+
 class TreeSum:
     """Vectors of units added in a fixed order: the same bits, however units are shared out.
 
@@ -363,6 +393,26 @@ class TreeSum:
 
     def __init__(self, count: int) -> None:
         self.count, self.levels = count, max(1, math.ceil(math.log2(max(1, count))) + 1)
+        self._free = list[Vector]()
+
+    def put(self, vectors: Vectors, unit: int, vector: Vector) -> None:
+        """Add a unit to subtrees below it that are whole. The vector is copied, to one that is free."""
+        level, place, added = 0, unit, vector
+        while place % 2 and (level, place - 1) in vectors:
+            left = vectors.pop((level, place - 1))
+            left += added
+            if added is not vector:
+                self._free.append(added)
+            level, place, added = level + 1, place // 2, left
+        if added is vector:
+            added = self._free.pop() if self._free else np.empty_like(vector)
+            added[:] = vector
+        vectors[level, place] = added
+
+    def free(self, vectors: Vectors) -> None:
+        """Let the memory of vectors be used again."""
+        self._free += vectors.values()
+        vectors.clear()
 
     def roots(self, units: range) -> list[tuple[int, int]]:
         """Return the largest subtrees of neighbouring units, as (level, place)."""
@@ -379,12 +429,10 @@ class TreeSum:
             at = min((at >> level) + 1 << level, self.count)
         return found
 
-    def add(
-        self, vectors: dict[tuple[int, int], NDArray[np.float32]], level: int, place: int
-    ) -> NDArray[np.float32]:
+    def add(self, vectors: Vectors, level: int, place: int) -> Vector:
         """Return the vector of a subtree, out of those of subtrees below it; their memory is used."""
         if (level, place) in vectors:
-            return vectors.pop((level, place))
+            return vectors[level, place]
         left = self.add(vectors, level - 1, 2 * place)
         if (2 * place + 1) << (level - 1) < self.count:
             left += self.add(vectors, level - 1, 2 * place + 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tpugraphs import __version__
 from tpugraphs.data.graph import Graphs, Rows, Valid
-from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
@@ -374,7 +374,7 @@ def _packed(crew: Crew) -> bytes:
     return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)
 
 
-def _adopt(crew: Crew, fits: Sequence[Fit], message: bytes) -> None:
+def _adopt(crew: Crew, fits: Sequence[Fit], message: Message) -> None:
     """Take over the fits of another rank."""
     head, _, rest = message.partition(b"\n")
     pressed, facts = json.loads(head)

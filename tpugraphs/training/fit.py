@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__, _core, metrics
 from tpugraphs.data.graph import SampleWeight
-from tpugraphs.distributed.ranks import CommunicatorLike, Ranks, TreeSum
+from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks, TreeSum, Vectors, balanced
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
@@ -153,6 +153,8 @@ class Fit(RunningFit):
         network.follow()
         self.model = network.model
         self.ranks = None if how.communicator is None else Ranks(how.communicator)
+        self._tree: TreeSum | None = None
+        self._sent = bytearray()
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
@@ -198,7 +200,7 @@ class Fit(RunningFit):
             **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
             **self.data.hashes,
-            **({} if self.ranks is None else {"gradients": "by slate"}),
+            **({} if self.ranks is None else {"gradients": "by slate, balanced"}),
             **({} if extra is None else {"extra": function_name(extra)}),
             **({} if init is None else {"init": digest([init.network.model.params])}),
             "model": digest([json.dumps(plain_value(model))], 8),
@@ -376,38 +378,50 @@ class Fit(RunningFit):
 
     def _shared(self, interrupts: Interrupts, number: int, parts: int) -> tuple[list[float], list[Any]]:
         """Share out the parts of a step over the ranks and add up all gradients in a fixed order."""
-        ranks, tree, grads = cast(Ranks, self.ranks), TreeSum(parts), self.network.trainer.grads
-        each = self.per_step // parts
-        visits = self._visited(self.per_step)
+        ranks, grads = cast(Ranks, self.ranks), self.network.trainer.grads
+        if self._tree is None:
+            self._tree = TreeSum(parts)
+        tree, each, own = self._tree, self.per_step // parts, ranks.share(parts)
+        groups = [self._visited(each) for _ in range(parts)]
+        work_of = [
+            sum(prepared.num_nodes * len(rows) for _, (prepared, rows, *_) in group) for group in groups
+        ]
+        visits = [visit for i in balanced(work_of) for visit in groups[i]]
         lengths = [len(rows) for _, (_, rows, *_) in visits]
+        vectors: Vectors = {}
 
-        def work() -> bytes:
-            vectors: dict[tuple[int, int], NDArray[np.float32]] = {}
+        def work() -> Message:
             losses, scores = list[float](), list[NDArray[np.float32]]()
             interrupts.check()
-            for part in ranks.share(parts):
+            for part in own:
                 grads[:] = 0  # as of the first part
                 visited = visits[each * part : each * (part + 1)]
                 losses.append(self._part(interrupts, number, visited, (part, parts)))
                 scores += self.optimizer.scores
-                vectors[0, part] = grads.copy()
-            roots = [tree.add(vectors, *root) for root in tree.roots(ranks.share(parts))]
-            return b"".join(one.tobytes() for one in (np.array(losses), *scores, *roots))
+                tree.put(vectors, part, grads)
+            sent = [np.array(losses), *scores, *(tree.add(vectors, *root) for root in tree.roots(own))]
+            size = sum(one.nbytes for one in sent)
+            if len(self._sent) != size:  # memory of the system costs more than the message
+                self._sent = bytearray(size)
+            np.concatenate([one.view(np.uint8) for one in sent], out=np.frombuffer(self._sent, np.uint8))
+            return self._sent
 
         losses, scores = list[float](), list[Any]()
-        vectors: dict[tuple[int, int], NDArray[np.float32]] = {}
+        received: Vectors = {}
         for rank, message in enumerate(ranks.exchange(work)):
             mine, at = ranks.share(parts, rank), 0
 
-            def take(count: int, kind: Any, message: bytes = message) -> NDArray[Any]:
+            def take(count: int, kind: Any, message: Message = message) -> NDArray[Any]:
                 nonlocal at
                 at += count * np.dtype(kind).itemsize
                 return np.frombuffer(message, kind, count, at - count * np.dtype(kind).itemsize)
 
             losses += take(len(mine), np.float64).tolist()
-            scores += [take(n, np.float32) for n in lengths[each * mine.start : each * mine.stop]]
-            vectors |= {root: take(grads.size, np.float32).copy() for root in tree.roots(mine)}
-        grads[:] = tree.add(vectors, tree.levels - 1, 0)
+            scores += [take(n, np.float32).copy() for n in lengths[each * mine.start : each * mine.stop]]
+            roots = {root: take(grads.size, np.float32) for root in tree.roots(mine)}
+            received |= {root: np.require(one, requirements="W") for root, one in roots.items()}
+        tree.free(vectors)
+        grads[:] = tree.add(received, tree.levels - 1, 0)
         return losses, list(zip(visits, scores, strict=True))
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
@@ -541,7 +555,7 @@ class Fit(RunningFit):
             self._save(path)
             return Path(path).read_bytes()
 
-    def adopt(self, state: bytes, interrupted: bool) -> None:
+    def adopt(self, state: Message, interrupted: bool) -> None:
         """Take over what the same fit has become in another process, where it has ended.
 
         Parameters
