@@ -386,7 +386,8 @@ class Fit(RunningFit):
         work_of = [
             sum(prepared.num_nodes * len(rows) for _, (prepared, rows, *_) in group) for group in groups
         ]
-        visits = [visit for i in balanced(work_of) for visit in groups[i]]
+        order = balanced(work_of)
+        visits = [visit for i in order for visit in groups[i]]
         lengths = [len(rows) for _, (_, rows, *_) in visits]
         vectors: Vectors = {}
 
@@ -396,7 +397,7 @@ class Fit(RunningFit):
             for part in own:
                 grads[:] = 0  # as of the first part
                 visited = visits[each * part : each * (part + 1)]
-                losses.append(self._part(interrupts, number, visited, (part, parts)))
+                losses.append(self._part(interrupts, number, visited, (order[part], parts)))
                 scores += self.optimizer.scores
                 tree.put(vectors, part, grads)
             sent = [np.array(losses), *scores, *(tree.add(vectors, *root) for root in tree.roots(own))]
