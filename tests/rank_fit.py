@@ -16,7 +16,7 @@ import tpugraphs as tg
 from tpugraphs import distributed
 from tpugraphs.recipes import get_recipe
 
-SHAPES = {"as it is": {}, "six slates": {"slates": 3, "accumulate": 2}}
+SHAPES = {"as it is": {}, "six slates": {"slates": 3, "accumulate": 2}, "bf16": {"precision": "bf16"}}
 
 
 def fit(name, communicator, steps=3, folder=None, **options):

@@ -16,7 +16,7 @@ import pytest
 import rank_fit
 
 import tpugraphs as tg
-from tpugraphs import distributed
+from tpugraphs import _core, distributed
 from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
 from tpugraphs.distributed.ranks import Ranks, TreeSum, balanced
 from tpugraphs.errors import ConfigError, Error
@@ -57,12 +57,12 @@ def together(size, work):
     return found
 
 
-def start(size, *words, **options):
+def start(size, *words, threads=1, **options):
     """Start `tpugraphs ranks`, or one process alone for 0 ranks."""
     ranks = ["-m", "tpugraphs", "ranks", str(size)] if size else []
     path = os.pathsep.join([str(HERE), PACKAGE])
     return subprocess.Popen(
-        [sys.executable, *ranks, *map(str, words)], env={**os.environ, "PYTHONPATH": path, "TPUGRAPHS_NUM_THREADS": "1"},
+        [sys.executable, *ranks, *map(str, words)], env={**os.environ, "PYTHONPATH": path, "TPUGRAPHS_NUM_THREADS": str(threads)},
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE, **options,
     )  # fmt: skip
 
@@ -184,6 +184,20 @@ def test_facts_that_differ_are_named():
         assert all(word in str(found) for word in ("instruction set", "'avx2'", "'avx512'", "rank"))
 
 
+def test_several_instruction_sets_are_refused_or_told(monkeypatch):
+    mine = {}
+    monkeypatch.setattr(_core, "get_isa", lambda: mine[threading.get_ident()])
+
+    def work(comm):
+        mine[threading.get_ident()] = "avx2" if comm.rank else "avx512"
+        Ranks(comm).agree_on_bits({})
+
+    assert all("TPUGRAPHS_MIXED_ISA=1" in str(one) for one in together(2, work))
+    monkeypatch.setenv("TPUGRAPHS_MIXED_ISA", "1")
+    with pytest.warns(UserWarning, match="sets avx2 and avx512: last bits differ"):
+        assert together(2, work) == [None, None]
+
+
 def test_ranks_with_other_graphs_are_refused_before_a_step():
     for what in ("train", "validate"):
 
@@ -217,9 +231,9 @@ def test_environments_that_are_wrong(text, monkeypatch):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """Digests of one process."""
+    """Digests of one process, with three threads."""
     folder = tmp_path_factory.mktemp("alone")
-    code, _, err = finished(start(0, HERE / "rank_fit.py", folder / "out.json", folder, *TEN))
+    code, _, err = finished(start(0, HERE / "rank_fit.py", folder / "out.json", folder, *TEN, threads=3))
     assert code == 0, err
     return json.loads((folder / "out.json").read_text())
 
@@ -231,7 +245,7 @@ def test_ranks_have_the_same_bits(size, alone, tmp_path):
     code, _, err = finished(start(size, HERE / "rank_fit.py", tmp_path / "out.json", tmp_path, *names))
     assert code == 0, err
     found = json.loads((tmp_path / "out.json").read_text())
-    assert found.items() <= alone.items() and len(found) == 2 * len(names)
+    assert found.items() <= alone.items() and len(found) == len(rank_fit.SHAPES) * len(names)
 
 
 @processes

@@ -12,12 +12,14 @@ import signal
 import socket
 import struct
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs import __version__, _core
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system.arguments import is_whole
 from tpugraphs.system.extras import optional
@@ -28,6 +30,8 @@ _PDEATHSIG = 1  # of prctl: the signal when the parent ends
 _LENGTH = struct.Struct("<q")
 _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
+_ISA, _MIXED = "instruction set", "TPUGRAPHS_MIXED_ISA"
+_TODO = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, with other bits"
 
 
 Message = bytes | bytearray
@@ -332,7 +336,29 @@ class Ranks:
             for name in mine:
                 if theirs.get(name) != mine[name]:
                     found = f"{theirs.get(name)!r:.200} on rank {rank}, {mine[name]!r:.200} on {self.rank}"
-                    raise ConfigError(f"communicator: ranks differ in {name}: {found}")
+                    todo = _TODO if name == _ISA else ""
+                    raise ConfigError(f"communicator: ranks differ in {name}: {found}{todo}")
+
+    def agree_on_bits(self, facts: Mapping[str, Any]) -> None:
+        """Raise unless all ranks have the same facts and would compute the same bits.
+
+        Raises
+        ------
+        ConfigError
+            The first fact that differs: also the version of the package, and the instruction set unless
+            ``TPUGRAPHS_MIXED_ISA`` is set.
+
+        Warns
+        -----
+        UserWarning
+            Of several instruction sets, if that is set.
+        """
+        isa, mixed = _core.get_isa(), bool(os.environ.get(_MIXED))
+        self.agree({"version": __version__, **({} if mixed else {_ISA: isa}), **facts})
+        if mixed and len(found := {one.decode() for one in self.exchange(isa.encode)}) > 1:
+            sets = " and ".join(sorted(found))
+            text = f"ranks use the instruction sets {sets}: last bits differ from those of ranks with one"
+            warnings.warn(text, stacklevel=2)
 
 
 def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], Any]) -> Iterator[Any]:

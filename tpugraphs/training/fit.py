@@ -23,7 +23,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import __version__, _core, metrics
+from tpugraphs import _core, metrics
 from tpugraphs.data.graph import SampleWeight
 from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks, TreeSum, Vectors, balanced
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
@@ -181,12 +181,11 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
         if self.ranks is not None:
             self.verbose = self.verbose and self.ranks.rank == 0
-            self.ranks.agree(self.facts())
+            self.ranks.agree_on_bits(self.facts())
 
     def facts(self) -> dict[str, Any]:
         """Return what must be the same on all ranks."""
-        same = {"version": __version__, "instruction set": _core.get_isa()}
-        return {**same, **self.data.contents(), **self.identity}
+        return {**self.data.contents(), **self.identity}
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return the entries that a checkpoint must match before a fit resumes from it."""
