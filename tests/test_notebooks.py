@@ -28,12 +28,12 @@ LEFT = {
     "02_kaggle_submission": sorted(
         ["submission.csv", *(f"rankers/{name.replace(':', '-')}.safetensors" for name in OURS)]
     ),
-    "03_your_own_program": [],
     "04_three_solutions": [],
     "05_how_long_will_my_network_take": [],
     "06_your_own_model_and_loss": [],
     "07_your_own_kernels": [],
     "08_tune_anything": [],
+    "09_make_my_function_fast": [],
 }
 TIMES = "05_how_long_will_my_network_take"  # ranks nothing
 TUNES = "08_tune_anything"
@@ -43,6 +43,7 @@ SHORT = {
     "ROUNDS": 2,
     "WIDTH": 32,
     "COUNTS": [3, 10],
+    "BUDGET": 3,
 }  # of what makes a notebook take its time
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
