@@ -8,7 +8,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ PACKAGES = ("tpugraphs", "numpy", "torch", "torch_geometric", "scipy")
 def describe(quick: bool = False) -> dict[str, Any]:
     """Processor, cores, caches, memory, versions, and what others do before anything is measured."""
     from tpugraphs import _core
+    from tpugraphs.system.machine import busy
 
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -32,24 +32,8 @@ def describe(quick: bool = False) -> dict[str, Any]:
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "commit": _commit(),
         "isa": _core.get_isa(),
-        "busy": None if quick else _busy(),
+        "busy": None if quick else busy(2.0),
     }
-
-
-def _busy(seconds: float = 2.0) -> float | None:
-    """Share of the processors' time that other work takes, or the host. The load is of minutes ago."""
-
-    def times() -> tuple[int, int]:
-        with open("/proc/stat", encoding="ascii") as file:
-            ticks = [int(word) for word in file.readline().split()[1:9]]
-        return sum(ticks), ticks[3] + ticks[4]  # all; idle and waiting for disks
-
-    if not os.path.exists("/proc/stat"):
-        return None
-    total, idle = times()
-    time.sleep(seconds)
-    now, still = times()
-    return round(1 - (still - idle) / max(1, now - total), 3)
 
 
 def peaks(threads: int, quick: bool = False) -> dict[str, dict[str, float]]:

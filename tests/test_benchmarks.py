@@ -27,6 +27,7 @@ from benchmarks import (  # noqa: E402
     sections,
     timing,
     xla_cpu,
+    xla_fresh,
     xla_tune,
 )
 from benchmarks.record import Record, Results  # noqa: E402
@@ -324,6 +325,18 @@ def test_tuning_is_replayed(tmp_path, monkeypatch, capsys):
         assert gaps[method] == sorted(gaps[method], reverse=True)  # more measurements, never worse
     assert gaps[xla_tune.SHARED][-1] <= gaps["random"][-1]
     assert "| 10 | mean gap, % | 5 |" in (tmp_path / "xla_tune.md").read_text()
+
+
+@smoke_test
+def test_collected_gains_are_compared_with_those_of_fresh_processes(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jax", reason="needs jax")
+    monkeypatch.setattr(sys, "argv", ["xla_fresh", "--quick", "--out", str(tmp_path)])
+    assert xla_fresh.main() == 0
+    pairs = json.loads((tmp_path / "xla_fresh.json").read_text())["pairs"]
+    assert 1 <= len(pairs) <= 4 and all(one["alone"][1] >= 0 for one in pairs)
+    assert (tmp_path / "xla_fresh.md").read_text().count(pairs[0]["program"]) == len(pairs)
+    pair = {"collected": (0.10, 0.01), "alone": (0.15, 0.01)}
+    assert not xla_fresh.agrees(pair) and xla_fresh.agrees({**pair, "alone": (0.12, 0.01)})
 
 
 def test_a_replay_tells_failures_and_judges_by_the_other_half():

@@ -28,6 +28,7 @@ from tpugraphs.cli.layertime import shared
 from tpugraphs.data.samples import PublicFile
 from tpugraphs.download import layer_times
 from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, devices, read_table
+from tpugraphs.system import machine
 
 MINE = "mine:peak_gflops=100.5,bandwidth_gbps=20,clock_mhz=3000,units=1,cache_mb=32,memory_gb=16"
 NET = [
@@ -370,6 +371,12 @@ def test_network_of_onnx(made, tmp_path, capsys):
 
 
 # ---- measure
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """A machine that does nothing else, whatever other tests do."""
+    monkeypatch.setattr(machine, "busy", lambda: 0.0)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

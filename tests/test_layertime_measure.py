@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -505,6 +506,27 @@ def test_this_device_is_read_and_measured():
         this_device(0)
     with pytest.raises(tg.ConfigError, match="expected a name of printable characters"):
         this_device(1, "two\nlines")
+
+
+@pytest.mark.parametrize("others, warns", [(90, True), (10, False)])
+def test_a_busy_machine_is_named(monkeypatch, tmp_path, others, warns):
+    idle, ticks = 100 - others, iter(range(100))
+
+    def stat(seconds):
+        n = next(ticks)
+        (tmp_path / "stat").write_text(f"cpu  {n * others} 0 0 {n * idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\n")
+
+    stat(0)
+    monkeypatch.setattr(machine, "_STAT", str(tmp_path / "stat"))
+    monkeypatch.setattr(machine.time, "sleep", stat)
+    assert machine.busy() == others / 100
+    devices._rates.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        this_device(1)
+    assert any("other work takes 90%" in str(one.message) for one in caught) == warns
+    monkeypatch.setattr(machine, "_STAT", str(tmp_path / "none"))
+    assert machine.busy() is None
 
 
 def test_a_system_that_tells_nothing(monkeypatch, tmp_path):

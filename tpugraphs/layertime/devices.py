@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import timeit
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -115,6 +116,7 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     return own.get(found) or DEVICES[found]
 
 
+_BUSY = 0.2  # share of the processors that other work may take
 _REPEATS = 5  # of which the fastest counts
 _SIDE = 1024  # of the matrices, for a thread; more threads have more to do
 _LEAST_COPY, _MOST_COPY = 1 << 26, 1 << 29  # bytes
@@ -153,6 +155,11 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
     ConfigError
         A wrong number of threads; no GPU, or no PyTorch; a figure that the system does not report: the
         message says how to describe the device.
+
+    Warns
+    -----
+    UserWarning
+        Other work takes more than a fifth of the processors while they are measured.
     """
     if gpu:
         torch = torch_library(gpu=True)
@@ -234,6 +241,11 @@ def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
 @functools.cache
 def _rates(threads: int, least_copy: float) -> tuple[float, float]:
     """Measure the peak in GFLOP/s and the bandwidth in GB/s of that number of threads."""
+    if (taken := machine.busy() or 0) > _BUSY:
+        text = (
+            f"this_device: other work takes {taken:.0%} of the processors: peak and bandwidth may be too low"
+        )
+        warnings.warn(f"{text}; describe this machine again when it is quiet", stacklevel=3)
     side = _SIDE if threads <= 4 else 2 * _SIDE
     a, b = np.random.default_rng(0).random((2, side, side), np.float32)
     out = np.empty_like(a)

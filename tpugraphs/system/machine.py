@@ -4,12 +4,13 @@ import ctypes
 import os
 import platform
 import re
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
 
 _CPU = Path("/sys/devices/system/cpu/cpu0")
-_CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
+_CPUINFO, _MEMINFO, _STAT = "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"
 _PROCESS, _FORGET_PEAK = Path("/proc/self"), "5"  # see proc(5), clear_refs
 _MMAP, _TRIM = -3, -1  # names of parameters in malloc.h
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -64,6 +65,21 @@ def cache_mb() -> float | None:
         if level and size and int(size[1]):
             sizes[level] = int(size[1]) * _UNITS[size[2]] / 1e6
     return sizes[max(sizes)] if sizes else None
+
+
+def busy(seconds: float = 0.2) -> float | None:
+    """Return the share of the processors that other work, or the host, takes while this process sleeps."""
+
+    def ticks() -> list[int]:
+        found = re.findall(r"\d+", (read_text(_STAT) or "").partition("\n")[0])[:8]
+        return [int(one) for one in found]
+
+    before = ticks()
+    time.sleep(seconds)
+    spent = [now - then for now, then in zip(ticks(), before, strict=True)]
+    return (
+        None if sum(spent) <= 0 else round(1 - (spent[3] + spent[4]) / sum(spent), 3)
+    )  # idle, and waiting for disks
 
 
 def keep_memory() -> bool:

@@ -1,0 +1,147 @@
+"""Does a config that is faster in a collection make a program faster in a process of its own?
+
+Programs of the zoo are collected on this machine: all sets of options in one child, with memory kept. Then
+the default, the three best and the median set run in turn in fresh processes, with memory kept, too. The best
+are chosen by the even rounds of the collection; what they gain there is that of the odd rounds. A pair of
+gains agrees if they differ by less than three standard errors, or by less than 3 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tpugraphs as tg
+from tpugraphs.xla.process import Child
+from tpugraphs.xla.programs import Program
+
+from . import machine
+
+Floats = NDArray[np.float64]
+CONFIGS, ROUNDS, PASSES, LEAST = 112, 8, 2, 2e-3
+BEST, PROCESSES, TURNS = 3, 3, 8
+ERRORS, CLOSE = 3.0, 0.03
+
+
+def chosen(graph: Any) -> dict[str, int]:
+    """Rows to compare: the best by the even rounds, each another program, and the median one."""
+    even = graph.repeats[:, ::2].min(1)
+    _, same = np.unique(np.nan_to_num(graph.repeats), axis=0, return_inverse=True)
+    order = [int(row) for row in graph.ran[np.argsort(even[graph.ran], kind="stable")]]
+    others = [row for row in order if same[row] != same[0]]
+    first = {int(same[row]): row for row in reversed(others)}  # of each program
+    rows = {f"best {i + 1}": row for i, row in enumerate(sorted(first.values(), key=order.index)[:BEST])}
+    return {**rows, "median": others[len(others) // 2]} if others else rows
+
+
+def gain(rounds: Floats, row: int) -> tuple[float, float]:
+    """Logarithm of default over config, by the odd rounds, and its standard error, from pairs of rounds."""
+    pairs = np.log(rounds[0] / rounds[row])
+    odd = np.log(rounds[0, 1::2].min() / rounds[row, 1::2].min())
+    return float(odd), float(pairs.std(ddof=1) / np.sqrt(len(pairs) / 2))
+
+
+def alone(program: Program, options: list[dict[str, Any]]) -> Floats:
+    """Seconds of each set of options in fresh processes: (sets, processes), the fastest of their turns."""
+    found = []
+    for _ in range(PROCESSES):
+        with Child(program.arguments, 120.0, keep=True) as child:
+            child.add("", program.module)
+            keys = [child.compile("", one)["hash"] for one in options]
+            times = [[child.time(key, LEAST)["seconds"] for key in keys] for _ in range(TURNS)]
+            found.append(np.min(times, 0))
+    return np.array(found).T
+
+
+def compared(name: str, quick: bool) -> list[dict[str, Any]]:
+    """Gains of a program's chosen configs, in the collection and alone."""
+    zoo = next(one for one in tg.xla.zoo.programs() if one.name == name)
+    fn, args = zoo.build()
+    how: Any = {"n_configs": 8 if quick else CONFIGS, "rounds": 4 if quick else ROUNDS, "passes": PASSES}
+    graph = tg.xla.collect(fn, *args, name=name, verbose=False, least=LEAST, **how)
+    rows = chosen(graph)
+    options = [tg.xla.compiler_options(graph, row) for row in (0, *rows.values())]
+    times = alone(Program(fn, args, name), options)
+    rounds = np.asarray(graph.repeats, np.float64)
+    found = []
+    for (what, row), one in zip(rows.items(), np.log(times[0] / times[1:]), strict=True):
+        error = float(one.std(ddof=1) / np.sqrt(len(one)))
+        pair = {"collected": gain(rounds, row), "alone": (float(one.mean()), error)}
+        found.append({"program": name, "ms": float(graph.runtime[0] / 1e6), "what": what, **pair})
+    return found
+
+
+def agrees(one: dict[str, Any]) -> bool:
+    (a, own), (b, theirs) = one["collected"], one["alone"]
+    return abs(a - b) <= max(ERRORS * float(np.hypot(own, theirs)), np.log1p(CLOSE))
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The page."""
+    run, pairs = found["run"], found["pairs"]
+    agree = [agrees(one) for one in pairs]
+    off = np.array([one["alone"][0] - one["collected"][0] for one in pairs])
+    best = [one for one in pairs if one["what"] == "best 1"]
+    mine, theirs = (np.expm1(np.mean([one[what][0] for one in best])) for what in ("collected", "alone"))
+    half, most = (100 * float(np.quantile(np.abs(off), share)) for share in (0.5, 0.9))
+    lines = [
+        "# Collected, and in a process of its own", "",
+        "Made by `python -m benchmarks.xla_fresh --out docs/results`; figures are not edited.", "",
+        f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
+        f"{found['seconds']:.0f} s, {found['programs']} programs, {len(pairs)} pairs.", "",
+        *(__doc__ or "").splitlines(), "",
+        f"- **{np.mean(agree):.0%} of the pairs agree.** Half of all differ by less than {half:.1f} %, nine "
+        f"of ten by less than {most:.1f} %.",
+        f"- The best set gains {mine:.1%} in the collection and {theirs:.1%} alone (geometric means over "
+        "programs).", "",
+        "| program | default, ms | set | gain, collected | gain, alone | agree |",
+        "|---|---:|---|---:|---:|---|",
+    ]  # fmt: skip
+    for one, same in zip(pairs, agree, strict=True):
+        cells = [f"{np.exp(m):.3f} ± {np.exp(m) * s:.3f}" for m, s in (one["collected"], one["alone"])]
+        row = [one["program"], f"{one['ms']:.3f}", one["what"], *cells, "yes" if same else "**no**"]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="smoke run: small, judges nothing")
+    parser.add_argument("--programs", type=int, default=20, help="how many, spread over the zoo")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write xla_fresh.json and xla_fresh.md there")
+    args = parser.parse_args()
+    data = tg.open_collection("options:xla:cpu")
+    names = [name for part in (data.train, data.valid, data.test) for name in part.names]
+    count = 1 if args.quick else min(args.programs, len(names))
+    began, pairs = time.monotonic(), list[dict[str, Any]]()
+    for name in (names[i * len(names) // count] for i in range(count)):
+        pairs += compared(name, args.quick)
+        print(pairs[-1], file=sys.stderr, flush=True)
+    found = {
+        "run": machine.describe(),
+        "seconds": time.monotonic() - began,
+        "programs": count,
+        "pairs": pairs,
+    }
+    text = markdown(found)
+    print(text)
+    if args.out is not None:
+        rounded = json.loads(json.dumps(found), parse_float=lambda x: round(float(x), 4))
+        content = json.dumps(rounded).replace("}, {", "},\n{") + "\n"
+        (args.out / "xla_fresh.json").write_text(content, encoding="utf-8")
+        (args.out / "xla_fresh.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
