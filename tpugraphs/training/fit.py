@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data.graph import SampleWeight
-from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks, TreeSum, Vectors, balanced
+from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
@@ -38,6 +38,7 @@ from tpugraphs.system import Interrupts, Progress, counted, files, tensorfile, w
 from tpugraphs.system.arguments import check_type, is_number
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
+from tpugraphs.training.sharing import Scores, SharedStep, Visited
 from tpugraphs.training.trainset import TrainingSet, digest
 
 #: Name of the file with the state of a fit, in its folder of checkpoints.
@@ -153,11 +154,11 @@ class Fit(RunningFit):
         network.follow()
         self.model = network.model
         self.ranks = None if how.communicator is None else Ranks(how.communicator)
-        self._tree: TreeSum | None = None
-        self._sent = bytearray()
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
+        if self.ranks is not None:
+            self.shared = SharedStep(self.ranks, self.optimizer.units)
         self.segments = _core.Segments(float(self.fields.segment_keep), self.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid = wanted(how.verbose), data.valid
@@ -343,7 +344,13 @@ class Fit(RunningFit):
                     losses.append(self._part(interrupts, number, visited, (part, parts)))
                     fresh += zip(visited, self.optimizer.scores, strict=True)
             else:
-                losses, fresh = self._shared(interrupts, number, parts)
+
+                def unit(visited: Visited, part: int) -> tuple[float, Scores]:
+                    interrupts.check()
+                    return self._part(interrupts, number, visited, (part, parts)), self.optimizer.scores
+
+                units = [self._visited(self.per_step // parts) for _ in range(parts)]
+                losses, fresh = self.shared.take(units, unit, self.network.trainer.grads)
             names = ", ".join(dict.fromkeys(slate[0].name for (_, slate), _ in fresh))
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
@@ -374,55 +381,6 @@ class Fit(RunningFit):
         add = functools.partial(self.optimizer.gradients, number, slates, part)
         loss: float = self._in_core(interrupts, names, add)
         return loss
-
-    def _shared(self, interrupts: Interrupts, number: int, parts: int) -> tuple[list[float], list[Any]]:
-        """Share out the parts of a step over the ranks and add up all gradients in a fixed order."""
-        ranks, grads = cast(Ranks, self.ranks), self.network.trainer.grads
-        if self._tree is None:
-            self._tree = TreeSum(parts)
-        tree, each, own = self._tree, self.per_step // parts, ranks.share(parts)
-        groups = [self._visited(each) for _ in range(parts)]
-        work_of = [
-            sum(prepared.num_nodes * len(rows) for _, (prepared, rows, *_) in group) for group in groups
-        ]
-        order = balanced(work_of)
-        visits = [visit for i in order for visit in groups[i]]
-        lengths = [len(rows) for _, (_, rows, *_) in visits]
-        vectors: Vectors = {}
-
-        def work() -> Message:
-            losses, scores = list[float](), list[NDArray[np.float32]]()
-            interrupts.check()
-            for part in own:
-                grads[:] = 0  # as of the first part
-                visited = visits[each * part : each * (part + 1)]
-                losses.append(self._part(interrupts, number, visited, (order[part], parts)))
-                scores += self.optimizer.scores
-                tree.put(vectors, part, grads)
-            sent = [np.array(losses), *scores, *(tree.add(vectors, *root) for root in tree.roots(own))]
-            size = sum(one.nbytes for one in sent)
-            if len(self._sent) != size:  # memory of the system costs more than the message
-                self._sent = bytearray(size)
-            np.concatenate([one.view(np.uint8) for one in sent], out=np.frombuffer(self._sent, np.uint8))
-            return self._sent
-
-        losses, scores = list[float](), list[Any]()
-        received: Vectors = {}
-        for rank, message in enumerate(ranks.exchange(work)):
-            mine, at = ranks.share(parts, rank), 0
-
-            def take(count: int, kind: Any, message: Message = message) -> NDArray[Any]:
-                nonlocal at
-                at += count * np.dtype(kind).itemsize
-                return np.frombuffer(message, kind, count, at - count * np.dtype(kind).itemsize)
-
-            losses += take(len(mine), np.float64).tolist()
-            scores += [take(n, np.float32).copy() for n in lengths[each * mine.start : each * mine.stop]]
-            roots = {root: take(grads.size, np.float32) for root in tree.roots(mine)}
-            received |= {root: np.require(one, requirements="W") for root, one in roots.items()}
-        tree.free(vectors)
-        grads[:] = tree.add(received, tree.levels - 1, 0)
-        return losses, list(zip(visits, scores, strict=True))
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
         """Return the result of a part of a step; explain what may go wrong with graphs of these names."""
