@@ -390,8 +390,7 @@ Made by `python -m benchmarks.xla_tune --live --out docs/results`: ten measureme
 are of families left out of what the ranker learnt; the others are written for this. Before: `jax.jit(fn)` in
 a process of its own; after: `tg.xla.apply` in another, in turn, six times each; medians of calls, and the
 gain with its 95 % interval ("apart"). Memory and options are what `tg.xla.tune` said they bring, each by
-itself; memory is not kept where that is within the noise. The machine was busy with other work: a load of
-4 to 6 on two cores.
+itself; memory is not kept where that is within the noise. Nothing else ran.
 """
 
 FINDINGS = """

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -112,9 +112,12 @@ class TunedFunction:
     def __post_init__(self) -> None:
         if self.keeps_memory:
             self.keeps_memory = keep_memory()
+        self._direct = jax.jit(self.fn, compiler_options=self.options or None)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the function. Leaves of the arguments that are no arrays are constants of the program."""
+        if not named and all(isinstance(one, _ARRAYS) for one in args):  # sooner than by leaves
+            return self._called(self._direct, args, args, named)
         leaves, tree = jax.tree.flatten((args, named))
         fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, _ARRAYS))
         arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
@@ -128,6 +131,12 @@ class TunedFunction:
                 return self.fn(*inner, **by_name)
 
             run = self._made[tree, fixed] = jax.jit(flat, compiler_options=self.options or None)
+        return self._called(run, arrays, args, named)
+
+    def _called(
+        self, run: Callable[..., Any], arrays: Sequence[Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Call the compiled function, or inside of others the function itself."""
         try:
             return run(*arrays)
         except ValueError as error:
@@ -135,7 +144,7 @@ class TunedFunction:
                 raise
         todo = "give them to the outermost jax.jit: compiler_options=tuned.options; or tune jax.grad(fn)"
         warnings.warn(
-            f"{self.name}: options do not apply inside of jax.jit or jax.grad; {todo}", stacklevel=2
+            f"{self.name}: options do not apply inside of jax.jit or jax.grad; {todo}", stacklevel=3
         )
         return self.fn(*args, **named)
 
