@@ -28,6 +28,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 PLAIN = ["test_clib.py", "test_clib_score.py"]
 JAX = [
     "test_docstrings.py",
+    "test_farm.py",
     "test_layertime_measure.py",
     "test_relayout.py",
     "test_work.py",
