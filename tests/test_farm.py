@@ -35,7 +35,7 @@ def opened(kind):
     """Four workers: processes, or a cluster of Dask here."""
     if kind == "dask":
         distributed = pytest.importorskip("distributed")
-        how = {"n_workers": 4, "threads_per_worker": 1, "dashboard_address": None}
+        how = {"n_workers": 4, "threads_per_worker": 1, "dashboard_address": ":0"}
         with distributed.LocalCluster(**how) as cluster:
             with open_executor(f"dask:{cluster.scheduler_address}") as executor:
                 yield executor

@@ -424,7 +424,7 @@ def test_a_function_that_cannot_be_sent_is_an_error():
 
 def test_dask():
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
             assert asked(tune(executor=client.get_executor(), batch=4)) == asked(tune(batch=4))
 
