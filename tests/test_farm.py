@@ -166,7 +166,7 @@ def test_four_workers_measure_the_zoo(kind, tmp_path):
         other = tg.load(path)
         np.testing.assert_array_equal(graph.config_feat, other.config_feat)
         assert graph.about["machine"] == other.about["machine"]
-        assert graph.about["digest"] == other.about["digest"] and 0.1 < graph.about["drift"] < 10
+        assert graph.about["digest"] == other.about["digest"] and graph.about["drift"] > 0
         assert tg.load(next(folder.glob(f"*/{name}.npz"))).about == graph.about
 
 
