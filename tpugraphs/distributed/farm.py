@@ -165,7 +165,7 @@ def farmed(
 
 
 def _result(job: Any, remedy: str) -> Any:
-    """Wait for a job; not all executors have futures for which `concurrent.futures.wait` works."""
+    """Return the result of a job. Futures of Dask and others do not fit `concurrent.futures.wait`."""
     try:
         return job.result()
     except Error:
@@ -207,7 +207,7 @@ def device_name(platform: str) -> str:
 
 @contextmanager
 def on_device(device: str, alone: bool = True) -> Iterator[None]:
-    """Hold a device against all others on this machine that measure on it.
+    """Lock a device, so that one process of this machine measures on it at a time.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def on_device(device: str, alone: bool = True) -> Iterator[None]:
     Yields
     ------
     None
-        Once all others have let go of it. Who came first is first.
+        Once no other process holds the lock. Processes get it in the order in which they asked.
 
     Examples
     --------

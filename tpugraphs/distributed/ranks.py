@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("<q")
 _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
 _ISA, _MIXED = "instruction set", "TPUGRAPHS_MIXED_ISA"
-_TODO = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, with other bits"
+_REMEDY = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, with other bits"
 
 
 Message = bytes | bytearray
@@ -336,8 +336,8 @@ class Ranks:
             for name in mine:
                 if theirs.get(name) != mine[name]:
                     found = f"{theirs.get(name)!r:.200} on rank {rank}, {mine[name]!r:.200} on {self.rank}"
-                    todo = _TODO if name == _ISA else ""
-                    raise ConfigError(f"communicator: ranks differ in {name}: {found}{todo}")
+                    remedy = _REMEDY if name == _ISA else ""
+                    raise ConfigError(f"communicator: ranks differ in {name}: {found}{remedy}")
 
     def agree_on_bits(self, facts: Mapping[str, Any]) -> None:
         """Raise unless all ranks have the same facts and would compute the same bits.

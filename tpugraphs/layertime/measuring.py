@@ -185,7 +185,7 @@ def measure(
 
 
 class Site(NamedTuple):
-    """Where layers run: a framework with its settings, and what it found there."""
+    """A framework with its settings, and the machine that it measures on."""
 
     framework: str
     gpu: bool | None
@@ -261,9 +261,9 @@ def _refused(site: Site, layers: LayerTable) -> list[str]:
 def _results(
     executor: ExecutorLike | None, jobs: Sequence[tuple[Any, ...]], refused: Sequence[str], done: int
 ) -> Generator[tuple[int, Times | str]]:
-    """Yield number and times of the layers from `done` on, or why they have none, in order.
+    """Measure the layers from `done` on; yield their numbers and times, in order, or the reason of a failure.
 
-    Number -1 is the first layer, measured again.
+    Number -1 stands for the first layer, which is measured again to notice drift.
     """
     for start in range(done, len(jobs), _SENT):
         numbers = range(start, min(start + _SENT, len(jobs)))

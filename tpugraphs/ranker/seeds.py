@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -17,7 +15,7 @@ import numpy as np
 
 from tpugraphs import __version__
 from tpugraphs.data.graph import Graphs, Rows, Valid
-from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
@@ -26,11 +24,12 @@ from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring, unchanged_if_it_fails
+from tpugraphs.ranker.together import train_together
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.system import check_whole, counted, files, json_text, markup, signatures, tables, texts
 from tpugraphs.training.callbacks import Callback, History, curves, pass_on_interrupt
 from tpugraphs.training.crew import Crew
-from tpugraphs.training.fit import Fit, FitOptions, locked_folder
+from tpugraphs.training.fit import FitOptions, locked_folder
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import no_graphs
 
@@ -303,88 +302,6 @@ class SeedRuns:
             seeds = counted(len(self.judgement.means), "seed")
             lines.append(f"{metric}: {mean} over {seeds}; {heading}: {interval}")
         return "\n".join([*lines, f"rule: {self.rule.text}"])
-
-
-def train_together(
-    networks: Sequence[NetworkEstimator],
-    train: Any,
-    valid: Valid,
-    options: Sequence[FitOptions],
-    workers: int | None,
-    shared: bool = False,
-    communicator: CommunicatorLike | None = None,
-) -> Crew:
-    """Train networks side by side, from scratch; each gets the same bits as if trained alone.
-
-    Parameters
-    ----------
-    networks : sequence of NetworkEstimator
-        Not fitted yet.
-    train, valid
-        See :meth:`tpugraphs.Ranker.fit`.
-    options : sequence of FitOptions
-        Checked options of every network; `verbose` is that of the first.
-    workers : int or None
-        Number of steps taken at the same time; None: as many as networks or threads.
-    shared : bool
-        Whether all prepare graphs in the same way, as several seeds of one recipe do; it is then done once.
-    communicator : CommunicatorLike, optional
-        Ranks that share the networks, and all get them.
-
-    Returns
-    -------
-    Crew
-        All fits in order, those that failed, and whether Ctrl-C ended the training. The other fits are
-        complete.
-    """
-    if workers is not None:
-        check_whole("workers", workers, 1)
-    rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
-    with ExitStack() as stack:
-        fits = list[Fit]()
-        for i, (network, how) in enumerate(zip(networks, options, strict=True)):
-            mine = i % size == rank
-            folder = stack.enter_context(locked_folder(how.checkpoint_dir)) if mine else None
-            fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
-        crew = Crew(fits[rank::size], workers)
-
-        def work() -> bytes:
-            crew.run(options[0].verbose)
-            for fit in crew.fits:
-                if fit.step > 0 and fit not in crew.failed:
-                    fit.end(crew.stop.pressed)
-            return b"" if communicator is None else _packed(crew)
-
-        if communicator is None:
-            work()
-        else:
-            ranks = Ranks(communicator)
-            ranks.agree_on_bits({**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
-            for other, message in enumerate(ranks.exchange(work)):
-                if other != rank:
-                    _adopt(crew, fits[other::size], message)
-            crew.fits = fits
-    return crew
-
-
-def _packed(crew: Crew) -> bytes:
-    """Return what has become of a crew's fits, for `_adopt`."""
-    states = [b"" if fit in crew.failed else fit.state() for fit in crew.fits]
-    facts = [[crew.failed.get(fit), len(state)] for fit, state in zip(crew.fits, states, strict=True)]
-    return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)
-
-
-def _adopt(crew: Crew, fits: Sequence[Fit], message: Message) -> None:
-    """Take over the fits of another rank."""
-    head, _, rest = message.partition(b"\n")
-    pressed, facts = json.loads(head)
-    crew.stop.pressed |= pressed
-    for fit, (failed, length) in zip(fits, facts, strict=True):
-        if failed is not None:
-            crew.failed[fit] = failed
-        else:
-            fit.adopt(rest[:length], pressed)
-        rest = rest[length:]
 
 
 def _checked(

@@ -185,7 +185,7 @@ class Fit(RunningFit):
             self.ranks.agree_on_bits(self.facts())
 
     def facts(self) -> dict[str, Any]:
-        """Return what must be the same on all ranks."""
+        """Return graphs, fields and options that must be equal on all ranks."""
         return {**self.data.contents(), **self.identity}
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class SharedStep:
         Parameters
         ----------
         units : sequence of visits
-            All of the step, on every rank.
+            The units of the whole step, the same list on every rank.
         compute : callable
             Takes a unit and its number, adds its gradients to `grads`, and returns its loss and scores.
         grads : (n,) float32 array
