@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +63,24 @@ def test_jobs_and_their_errors_come_back(kind):
         refuses(
             lambda: list(farmed(executor, check_kind, [wrong])), tg.ConfigError, "x 2", "found 1", "go there"
         )
+
+
+def test_a_worker_that_ends_while_jobs_are_sent_is_an_error_that_keeps_what_is_done():
+    class Broken(ThreadPoolExecutor):
+        def submit(self, function, *arguments):
+            if arguments == (5, 2):
+                self.shutdown()
+                raise BrokenExecutor("gone")
+            return super().submit(function, *arguments)
+
+    found = []
+
+    def run():
+        for one in farmed(Broken(1), pow, [(2, 3), (3, 2), (5, 2)], "; do this"):
+            found.append(one)
+
+    refuses(run, tg.Error, "a worker ended", "gone", "do this")
+    assert sorted(found) == [(0, 8), (1, 9)]
 
 
 @pytest.mark.parametrize("spec", ["", "0", "2000", "-1", "dask:", "slurm", "4 ", "１"])

@@ -385,9 +385,9 @@ THIN = {
     "torch": 344,
     "records": 512,
     "search": 226,
-    "distributed": 386,
+    "distributed": 389,
 }  # fmt: skip
-THIN_IN_ALL = 25114
+THIN_IN_ALL = 25117
 
 
 def code_lines(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import multiprocessing
 import os
@@ -149,11 +150,13 @@ def farmed(
     if executor is None:
         yield from ((number, work(*job)) for number, job in enumerate(jobs))
         return
-    waiting = {executor.submit(work, *job): number for number, job in enumerate(jobs)}
+    waiting: dict[Any, int] = {}
     try:
+        for number, arguments in enumerate(jobs):  # a worker may end meanwhile
+            waiting[_elsewhere(functools.partial(executor.submit, work, *arguments), remedy)] = number
         while waiting:
             for job in [job for job in waiting if job.done()] or [next(iter(waiting))]:
-                yield waiting.pop(job), _result(job, remedy)
+                yield waiting.pop(job), _elsewhere(job.result, remedy)
     except (Exception, KeyboardInterrupt):
         for job in [job for job in waiting if job.done()]:
             with suppress(Exception):
@@ -164,10 +167,10 @@ def farmed(
             job.cancel()
 
 
-def _result(job: Any, remedy: str) -> Any:
-    """Return the result of a job. Futures of Dask and others do not fit `concurrent.futures.wait`."""
+def _elsewhere(call: Callable[[], Any], remedy: str) -> Any:
+    """Submit a job, or wait for its result: `concurrent.futures.wait` takes no futures of Dask."""
     try:
-        return job.result()
+        return call()
     except Error:
         raise
     except BrokenExecutor as error:
