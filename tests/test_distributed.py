@@ -1,5 +1,6 @@
 """Ranks: sums in a fixed order, the same bits on any number of them, and what happens when one fails or ends."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -9,17 +10,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rank_fit
+from rankers import FIELDS, small_graph
 
 import tpugraphs as tg
 from tpugraphs import _core, distributed
 from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
 from tpugraphs.distributed.ranks import Ranks, TreeSum, balanced
 from tpugraphs.errors import ConfigError, Error
+from tpugraphs.recipes import get_recipe
 
 HERE = Path(__file__).parent
 PACKAGE = str(Path(tg.__file__).parents[1])  # installed, or the sources
@@ -209,6 +213,108 @@ def test_ranks_with_other_graphs_are_refused_before_a_step():
 
         for error in together(2, work):
             assert isinstance(error, ConfigError) and f"differ in graphs to {what} on" in str(error)
+
+
+class Files(Sequence):
+    """Graphs that are opened when indexed."""
+
+    def __init__(self, graphs):
+        self.graphs, self.names, self.opened = graphs, [graph.name for graph in graphs], []
+
+    def __len__(self):
+        return len(self.graphs)
+
+    def __getitem__(self, index):
+        self.opened.append(index)
+        return self.graphs[index]
+
+
+class Begun(tg.training.Callback):
+    """Notes how many graphs a fit has opened before its first step."""
+
+    def __init__(self, files):
+        self.files, self.count = files, None
+
+    def on_fit_begin(self, fit):
+        self.count = len(self.files.opened)
+
+
+def test_a_rank_opens_its_share_of_graphs_and_those_of_its_slates():
+    graphs = [small_graph(seed) for seed in range(12)]
+
+    def work(comm):
+        train, valid = Files(graphs[:9]), Files(graphs[9:])
+        begun = Begun(train)
+        ranker = tg.Ranker("first-layout", **FIELDS, steps=1, slates=3)
+        ranker.fit(train, valid, communicator=comm, callbacks=[begun], verbose=False)
+        return train.opened[: begun.count], train.opened[begun.count :], valid.opened, ranker
+
+    (first, later, judged, one), *_ = together(1, work)
+    assert first == [*range(9)] and len(later) == 3 and judged == [0, 1, 2]
+    for rank, (looked_at, trained_on, validated_on, ranker) in enumerate(together(3, work)):
+        assert looked_at == [3 * rank, 3 * rank + 1, 3 * rank + 2] and validated_on == [rank]
+        assert 1 <= len(trained_on) <= 2 and set(trained_on) <= set(later)  # one was sized for all ranks
+        np.testing.assert_array_equal(ranker.network.model.params, one.network.model.params)
+        assert ranker.history_.valid_metric == one.history_.valid_metric
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_graphs_without_an_order_are_left_out_on_all_ranks():
+    same = small_graph(2, config_runtime=np.full(96, 7))
+    unmeasured = small_graph(3, config_runtime=np.zeros(96, np.int64))
+    train = [small_graph(0), same, small_graph(1), unmeasured]
+
+    def work(comm):
+        ranker = tg.Ranker("first-layout", **FIELDS, steps=6, slates=2)
+        ranker.fit(train, [unmeasured, small_graph(5)], communicator=comm, verbose=False)
+        return ranker.network.model.params.copy(), ranker.history_.skipped, ranker.history_.valid_metric
+
+    (params, skipped, metric), *_ = together(1, work)
+    assert skipped.keys() == {same.name, unmeasured.name}
+    for size in (2, 3):
+        for found in together(size, work):
+            np.testing.assert_array_equal(found[0], params)
+            assert found[1] == skipped and found[2] == metric
+    only = {"train": [same, unmeasured], "valid": None}, {"train": train, "valid": [unmeasured] * 3}
+    for given in only:
+
+        def refused(comm, given=given):
+            ranker = tg.Ranker("first-layout", **FIELDS, steps=2, slates=2)
+            ranker.fit(**given, communicator=comm, verbose=False)
+
+        for error in together(2, refused):
+            assert isinstance(error, Error) and "none of the" in str(error), repr(error)
+
+
+def test_a_file_with_other_content_on_a_rank_is_refused():
+    def work(comm):
+        files = Files([small_graph(seed, configs=90 + comm.rank) for seed in range(6)])
+        tg.Ranker("first-layout", **FIELDS, steps=9, slates=2).fit(files, communicator=comm, verbose=False)
+
+    for error in together(2, work):
+        assert "small" in str(error) and "give all ranks the same files" in str(error), repr(error)
+
+
+def test_weights_and_further_features_are_those_of_one_rank():
+    graphs = [small_graph(seed) for seed in range(5)]
+    weights = [np.linspace(0, 1 + i, 96) for i in range(5)]
+
+    def read(graph):
+        return {
+            "node": {"read": np.bincount(graph.edge_index[:, 1], minlength=graph.num_nodes).astype(float)}
+        }
+
+    recipe = dataclasses.replace(get_recipe("first-layout"), name="sees-more", extra=read)
+
+    def work(comm):
+        ranker = tg.Ranker(recipe, **FIELDS, steps=3, slates=2)
+        ranker.fit(graphs, valid=0.2, sample_weight=weights, communicator=comm, verbose=False)
+        return ranker.network.model.params.copy(), ranker.network.pipeline.tensors()
+
+    (params, state), *_ = together(1, work)
+    for found, learnt in together(3, work):
+        np.testing.assert_array_equal(found, params)
+        assert learnt.keys() == state.keys() and all((learnt[n] == state[n]).all() for n in state)
 
 
 def test_a_message_that_is_no_message_is_refused():

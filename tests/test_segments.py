@@ -102,10 +102,6 @@ def cut(count):
     return _core.Prepared(graph, "cut", segments=1 if count > 1 else 0)
 
 
-def slate(count, segment, rows):
-    return cut(count), np.asarray(rows), segment, None
-
-
 def stored(segments):
     """What is stored: graph -> config -> scores of its segments."""
     given, found = segments.tensors(), {}
@@ -122,7 +118,7 @@ def test_what_was_stored_comes_back_and_nothing_else():
     for _ in range(60):
         configs, segment = rng.permutation(500)[:7], int(rng.integers(3))
         truth[configs, segment] = scores = rng.normal(size=7).astype(np.float32)
-        segments.store(4, slate(3, segment, configs), scores)
+        segments.store(4, 3, segment, configs, scores)
         found = stored(segments)[4]
         np.testing.assert_array_equal(list(found.values()), truth[list(found)])
     seen = ~np.isnan(truth).all(1)
@@ -131,21 +127,20 @@ def test_what_was_stored_comes_back_and_nothing_else():
 
 def test_a_config_twice_in_a_slate_is_stored_once():
     segments = _core.Segments(1.0, 0)
-    segments.store(0, slate(2, 1, [5, 3, 5]), np.array([1, 2, 3], np.float32))
+    segments.store(0, 2, 1, np.array([5, 3, 5]), np.array([1, 2, 3], np.float32))
     assert {config: scores[1] for config, scores in stored(segments)[0].items()} == {3: 2, 5: 3}
 
 
-def test_slates_of_another_kind_are_not_stored():
+def test_scores_of_no_segment_are_refused():
     segments, scores = _core.Segments(1.0, 0), np.zeros(2, np.float32)
-    segments.store(0, slate(3, None, ROWS), scores)
-    assert segments.tensors() == {}
     for wrong in (3, -1):
         with pytest.raises(IndexError, match="segment: expected 0..2"):
-            segments.store(0, slate(3, wrong, ROWS), scores)
+            segments.store(0, 3, wrong, ROWS, scores)
     with pytest.raises(tg.ShapeError, match="scores"):
-        segments.store(0, slate(3, 1, ROWS), scores[:1])
+        segments.store(0, 3, 1, ROWS, scores[:1])
     with pytest.raises(TypeError):
-        segments.store(0, (1, 2, 3, 4), scores)
+        segments.store(0, 3, None, ROWS, scores)
+    assert segments.tensors() == {}
 
 
 def drawn(segments, visits, count, rows, moved=None):
@@ -169,15 +164,15 @@ def test_before_anything_is_stored_the_segment_stands_for_all():
 
 def test_a_segment_counts_where_it_is_kept_and_all_configs_of_the_slate_are_known():
     segments = _core.Segments(1.0, 0)
-    segments.store(0, slate(4, 1, [3, 5, 7]), np.array([1, 2, 3], np.float32))
-    segments.store(0, slate(4, 2, [5]), np.array([40], np.float32))  # not of config 3
-    segments.store(1, slate(4, 3, ROWS), np.array([500, 600], np.float32))  # of another graph
+    segments.store(0, 4, 1, np.array([3, 5, 7]), np.array([1, 2, 3], np.float32))
+    segments.store(0, 4, 2, np.array([5]), np.array([40], np.float32))  # not of config 3
+    segments.store(1, 4, 3, ROWS, np.array([500, 600], np.float32))  # of another graph
     for segment, (scale, shift) in drawn(segments, 50, 4, ROWS):
         known = segment != 1
         assert set(scale.tolist()) == {3 if known else 4}
         assert shift.tolist() == ([2, 1] if known else [0, 0])
     nothing = _core.Segments(0.0, 0)
-    nothing.store(0, slate(4, 1, ROWS), np.zeros(2, np.float32))
+    nothing.store(0, 4, 1, ROWS, np.zeros(2, np.float32))
     assert nothing.tensors() == {}
 
 
@@ -190,7 +185,7 @@ def test_coins_and_sums_are_those_of_the_reference(keep):
         expected = reference_segments.others(table, rows, segment, 9, keep, (11, Stream.SEGMENTS, visit, 1))
         assert scale.tolist() == [expected[0]] * 4 and shift.tolist() == expected[1].tolist()
         scores = rng.normal(size=4).astype(np.float32)
-        segments.store(0, slate(9, segment, rows), scores)
+        segments.store(0, 9, segment, rows, scores)
         for config, score in zip(rows.tolist(), scores, strict=True):
             table.setdefault(config, np.full(9, np.nan))[segment] = score
         least = min(least, scale[0])
@@ -207,7 +202,7 @@ def test_the_expectation_is_the_score_of_the_graph(keep, known):
     for visit in range(draws):
         segments = _core.Segments(keep, 7)
         for other in rng.permutation(5)[:known]:
-            segments.store(0, (graph, ROWS, int(other), None), truth[:, other].copy())
+            segments.store(0, 5, int(other), ROWS, truth[:, other].copy())
         segment, (scale, shift) = segments.draw(0, visit, graph, ROWS)[2:]
         seen = scale * truth[:, segment] + shift
         total, squares = total + seen, squares + seen**2
@@ -222,8 +217,8 @@ def test_the_expectation_is_the_score_of_the_graph(keep, known):
 
 def test_a_callback_scales_and_shifts_the_score_of_the_graph():
     segments = _core.Segments(1.0, 0)
-    segments.store(0, slate(2, 0, ROWS), np.array([10, 20], np.float32))
-    segments.store(0, slate(2, 1, ROWS), np.array([30, 40], np.float32))
+    segments.store(0, 2, 0, ROWS, np.array([10, 20], np.float32))
+    segments.store(0, 2, 1, ROWS, np.array([30, 40], np.float32))
     for segment, (scale, shift) in drawn(segments, 9, 2, ROWS, (3, [1, 2])):
         assert scale.tolist() == [3, 3] and shift.tolist() == ([91, 122] if segment == 0 else [31, 62])
     assert drawn(segments, 2, 1, ROWS) == [(None, None)] * 2
@@ -311,7 +306,7 @@ def test_a_table_of_a_checkpoint_comes_back_or_is_refused():
     for graph, count in ((4, 3), (2, 5)):
         for segment in range(count - 1):
             rows = np.arange(segment, 20, 1 + graph)
-            segments.store(graph, slate(count, segment, rows), rows.astype(np.float32) / 7)
+            segments.store(graph, count, segment, rows, rows.astype(np.float32) / 7)
     tensors, twin = segments.tensors(), _core.Segments(0.5, 3)
     twin.restore("file", tensors, 5)
     assert tensors.keys() == twin.tensors().keys() and stored(twin).keys() == {2, 4}

@@ -345,22 +345,22 @@ static int take_state(const tg_step_state *state, PyObject *dict) {
     return 0;
 }
 
-/* set_state(dict) */
-static PyObject *set_state(PyObject *object, PyObject *dict) {
+/* set_state(dict, unfinished=False) */
+static PyObject *set_state(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
     tg_program *p = &self->program;
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "set_state: expected a dict of arrays");
-        return NULL;
-    }
+    PyObject *dict;
+    int unfinished = 0;
+    if (!PyArg_ParseTuple(args, "O!|p:set_state", &PyDict_Type, &dict, &unfinished)) return NULL;
     if (enter(self, 1) < 0) return NULL;
+    if (unfinished) tg_program_forget(p);
     int fine = 1;
     for (int i = 0; i < p->n; i++)
         for (int s = 0; fine && s < p->use[i].n_states; s++)
             fine = take_state(&p->use[i].state[s], dict) == 0;
     if (!fine) tg_program_forget(p);
     tg_error err;
-    tg_status status = fine ? tg_program_restored(p, &err) : TG_OK;
+    tg_status status = fine && !unfinished ? tg_program_restored(p, &err) : TG_OK;
     leave(self);
     if (status != TG_OK) return tg_raise(&err, NULL);
     if (!fine) return NULL;
@@ -401,7 +401,8 @@ static PyMethodDef methods[] = {
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
-    {"set_state", set_state, METH_O, PyDoc_STR("Take over what get_state gave.")},
+    {"set_state", set_state, METH_VARARGS,
+     PyDoc_STR("set_state(state, unfinished=False): take over what get_state gave, also of a fit that goes on.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -128,26 +128,19 @@ done:
     return slate;
 }
 
-/* store(graph, slate, scores) */
+/* store(graph, count, segment, rows, scores) */
 static PyObject *store(PyObject *object, PyObject *args) {
-    long long graph;
-    PyObject *prepared, *rows, *segment, *moved, *given;
+    long long graph, count, segment;
+    PyObject *rows, *given;
     npy_intp n = -1;
-    if (!PyArg_ParseTuple(args, "L(O!OOO)O:store", &graph, tg_state_of(object)->prepared, &prepared, &rows,
-                          &segment, &moved, &given))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "LLLOO:store", &graph, &count, &segment, &rows, &given)) return NULL;
     PyArrayObject *configs = tg_array(rows, "rows", NPY_INT64, 1, &n, "(n,)");
     PyArrayObject *scores = configs == NULL ? NULL : tg_array(given, "scores", NPY_FLOAT32, 1, &n, "(n,)");
     if (scores == NULL) return NULL;
-    if (segment == Py_None) Py_RETURN_NONE;
-    const int64_t count = segments_of((tg_py_prepared *)prepared);
-    const long long which = PyLong_AsLongLong(segment);
-    if (which == -1 && PyErr_Occurred()) return NULL;
-    if (which < 0 || which >= count)
-        return PyErr_Format(PyExc_IndexError, "segment: expected 0..%lld, got %lld", (long long)count - 1,
-                            which);
+    if (count < 1 || count > INT32_MAX || segment < 0 || segment >= count)
+        return PyErr_Format(PyExc_IndexError, "segment: expected 0..%lld, got %lld", count - 1, segment);
     tg_error err;
-    if (tg_segments_store(&((py_segments *)object)->segments, graph, count, which, TG_I64(configs),
+    if (tg_segments_store(&((py_segments *)object)->segments, graph, count, segment, TG_I64(configs),
                           TG_F32(scores), n, &err) != TG_OK)
         return tg_raise(&err, NULL);
     Py_RETURN_NONE;
@@ -221,7 +214,8 @@ static PyMethodDef methods[] = {
          "trains of a graph. `moved` are scale and shift of the scores, and those of the graph's score if "
          "given. A graph in one segment is trained as a whole: its segment is None.")},
     {"store", store, METH_VARARGS,
-     PyDoc_STR("store(graph, slate, scores): keep the fresh scores (n,) of what `draw` returned.")},
+     PyDoc_STR("store(graph, count, segment, rows (n,), scores (n,)): keep the fresh scores of configs of a graph "
+               "in one of its `count` segments.")},
     {"tensors", tensors, METH_NOARGS,
      PyDoc_STR("tensors(): everything stored, as tensors of a checkpoint; none if nothing is.")},
     {"restore", restore, METH_VARARGS,

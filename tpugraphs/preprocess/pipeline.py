@@ -95,6 +95,7 @@ class Pipeline:
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
         self._core = self._program()
+        self._fitting = self._core, False  # of a fit that has begun: its state, and whether steps are known
         self._kept = _core.Store()  # pruned parts of graphs, by their edges
 
     def _program(self) -> _core.Prepare:
@@ -204,7 +205,23 @@ class Pipeline:
         DataError
             A graph that the steps cannot take, or of another kind or schema.
         """
-        core, begun = self._program(), self.kind == "graph" and self.known
+        self.begin()
+        self.add(graphs)
+        return self.finish()
+
+    def begin(self) -> None:
+        """Begin a fit that goes on with `add`."""
+        self._fitting = self._program(), self.kind == "graph" and self.known
+
+    def add(self, graphs: Iterable[Any]) -> None:
+        """Add graphs to a fit that has begun. It ends with `finish`.
+
+        Parameters
+        ----------
+        graphs : iterable of graphs
+            As for `fit`.
+        """
+        core, begun = self._fitting
         for given in graphs:
             check_kind(given, self.kind)
             graph, extra = self._extended(given)
@@ -217,9 +234,50 @@ class Pipeline:
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             self._kept.put(graph.edge_index, core.fit(graph, None if extra is None else extra[1]))
+        self._fitting = core, begun
+
+    def finish(self) -> Pipeline:
+        """End a fit: what was learnt can be used.
+
+        Returns
+        -------
+        Pipeline
+            This one.
+        """
+        core, _ = self._fitting
         core.finish()
         self._core = core
         return self
+
+    def half_fitted(self) -> dict[str, Any]:
+        """Return a fit that has begun, so that another process may go on with it.
+
+        Returns
+        -------
+        dict
+            What JSON can hold, for `go_on`.
+        """
+        core, begun = self._fitting
+        state = {name: array.tolist() for name, array in core.get_state().items()}
+        schema = None if self.schema is None else self.schema.to_json()
+        return {
+            "steps": self.steps, "schema": schema, "edges": self.has_edges, "begun": begun, "state": state
+        }  # fmt: skip
+
+    def go_on(self, fit: Mapping[str, Any]) -> None:
+        """Go on with a fit that has begun elsewhere.
+
+        Parameters
+        ----------
+        fit : mapping
+            What `half_fitted` returned there.
+        """
+        self.steps, self.has_edges = fit["steps"], fit["edges"]
+        self.schema = None if fit["schema"] is None else Schema.from_json(fit["schema"])
+        core = self._program()
+        kinds = {name: array.dtype for name, array in core.get_state().items()}
+        core.set_state({name: np.array(one, kinds[name]) for name, one in fit["state"].items()}, True)
+        self._fitting = core, fit["begun"]
 
     def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
         """Return a graph with the features of the user's function, or the graph and these features."""

@@ -235,7 +235,7 @@ class Callback:
 
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first
         callback that returns a pair decides. For a graph in segments, the scores are the part of
-        their sum that the step knows.
+        their sum that the step knows. Over ranks, it runs for the slates of its own rank.
 
         Parameters
         ----------

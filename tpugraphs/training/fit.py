@@ -38,7 +38,7 @@ from tpugraphs.system import Interrupts, Progress, counted, files, tensorfile, w
 from tpugraphs.system.arguments import check_type, is_number
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
-from tpugraphs.training.sharing import Scores, SharedStep, Visited
+from tpugraphs.training.sharing import Fresh, SharedStep
 from tpugraphs.training.trainset import TrainingSet, digest
 
 #: Name of the file with the state of a fit, in its folder of checkpoints.
@@ -54,6 +54,9 @@ _FACTS: dict[str, Any] = {
 }
 _LONGEST = 1e12  # seconds of a fit
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
+
+
+Visited = tuple[int, tuple[Any, ...]]  # number of a graph, and what is trained of it
 
 
 class Networked(Protocol):
@@ -182,7 +185,7 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
         if self.ranks is not None:
             self.verbose = self.verbose and self.ranks.rank == 0
-            self.ranks.agree_on_bits(self.facts())
+            self.ranks.agree(self.facts())
 
     def facts(self) -> dict[str, Any]:
         """Return graphs, fields and options that must be equal on all ranks."""
@@ -317,18 +320,37 @@ class Fit(RunningFit):
             finally:
                 interrupts.armed = False
 
-    def _next_slate(self) -> tuple[int, tuple[Any, ...]]:
-        """Return the graph of the next visit that finds one to learn from, and what is trained of it."""
-        prepared = None
-        while prepared is None:
-            visit = self.visit
-            index, _ = self.visits.at(visit)
+    def _next_visit(self) -> tuple[int, int]:
+        """Return the number of the next visit to a graph that may be trained on, and of that graph."""
+        index = None
+        while index is None or index in self.data.useless:
+            index, _ = self.visits.at(self.visit)
             self.visit += 1
-            prepared = self.data.prepared(index)
+        return self.visit - 1, index
+
+    def _slate(self, visit: int, index: int, prepared: _core.Prepared) -> Visited:
+        """Return what a visit trains."""
         rows = self.visits.rows(visit, prepared)
         given = (callback.scale_and_shift(self, prepared.name, rows) for callback in self.callbacks)
         moved = next((pair for pair in given if pair is not None), None)  # the first that returns one
-        return index, self.segments.draw(index, self.visit, prepared, rows, moved)
+        return index, self.segments.draw(index, visit + 1, prepared, rows, moved)
+
+    def _next_slate(self) -> Visited:
+        """Return the graph of the next visit that finds one to learn from, and what is trained of it."""
+        prepared = None
+        while prepared is None:
+            visit, index = self._next_visit()
+            prepared = self.data.prepared(index)
+        return self._slate(visit, index, prepared)
+
+    def _shared_visits(self, count: int) -> list[tuple[int, int]]:
+        """Return the next visits, which are the same on all ranks, as (visit, graph)."""
+        start, agreed = self.visit, False
+        while not agreed:
+            self.visit = start
+            visits = [self._next_visit() for _ in range(count)]
+            agreed = self.data.agree(index for _, index in visits)
+        return visits
 
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit = self.step + 1, self.visit
@@ -336,39 +358,45 @@ class Fit(RunningFit):
         rate = schedules.rate(number, self.total, self.fields)
         losses: list[float] = []
         norms: list[float] = []
-        fresh: list[Any] = []  # scores of segments, to be stored once the step is taken
+        fresh: list[Fresh] = []  # to be stored once the step is taken
+        graphs: list[int] = []
+        each = self.per_step // parts
         try:
             if self.ranks is None:
                 for part in range(parts):
-                    visited = self._visited(self.per_step // parts)
+                    visited = [self._next_slate() for _ in range(each)]
                     losses.append(self._part(interrupts, number, visited, (part, parts)))
-                    fresh += zip(visited, self.optimizer.scores, strict=True)
+                    fresh += self._fresh(visited)
+                    graphs += [index for index, _ in visited]
             else:
+                visits = self._shared_visits(self.per_step)
+                graphs = [index for _, index in visits]
+                units = [visits[part * each : (part + 1) * each] for part in range(parts)]
 
-                def unit(visited: Visited, part: int) -> tuple[float, Scores]:
+                def unit(part: int) -> tuple[float, list[Fresh]]:
                     interrupts.check()
-                    return self._part(interrupts, number, visited, (part, parts)), self.optimizer.scores
+                    given = [(v, i, self.data.prepared(i)) for v, i in units[part]]
+                    visited = [
+                        self._slate(v, i, prepared) for v, i, prepared in given if prepared is not None
+                    ]
+                    return self._part(interrupts, number, visited, (part, parts)), self._fresh(visited)
 
-                units = [self._visited(self.per_step // parts) for _ in range(parts)]
-                losses, fresh = self.shared.take(units, unit, self.network.trainer.grads)
-            names = ", ".join(dict.fromkeys(slate[0].name for (_, slate), _ in fresh))
+                work = [sum(self.data.sizes[index] for _, index in one) for one in units]
+                losses, fresh = self.shared.take(work, unit, self.network.trainer.grads)
             update = functools.partial(self.optimizer.update, number, rate, norms)
-            self._in_core(interrupts, names, update)
+            self._in_core(interrupts, graphs, update)
         except KeyboardInterrupt:
             interrupts.pressed = True
             if not norms:
                 self.visit = visit
                 raise
         self.average.add(number, self.model.params)
-        for (graph, slate), scores in fresh:
-            self.segments.store(graph, slate, scores)
+        for one in fresh:
+            self.segments.store(*one)
         self.step = self.network.trained_steps = number
         self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
         self.history.learning_rate.append(rate)
-
-    def _visited(self, count: int) -> list[tuple[int, tuple[Any, ...]]]:
-        return [self._next_slate() for _ in range(count)]
 
     def _part(
         self, interrupts: Interrupts, number: int, visited: Sequence[Any], part: tuple[int, int]
@@ -376,18 +404,25 @@ class Fit(RunningFit):
         """Return the loss of a part of a step, and add its gradients to those of earlier parts."""
         if interrupts.pressed and part[0] > 0:
             raise KeyboardInterrupt
-        slates = [slate for _, slate in visited]
-        names = ", ".join(dict.fromkeys(prepared.name for prepared, *_ in slates))
-        add = functools.partial(self.optimizer.gradients, number, slates, part)
-        loss: float = self._in_core(interrupts, names, add)
+        add = functools.partial(self.optimizer.gradients, number, [slate for _, slate in visited], part)
+        loss: float = self._in_core(interrupts, [index for index, _ in visited], add)
         return loss
 
-    def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
-        """Return the result of a part of a step; explain what may go wrong with graphs of these names."""
+    def _fresh(self, visited: Sequence[Visited]) -> list[Fresh]:
+        """Return the scores of segments that were just trained."""
+        pairs = zip(visited, self.optimizer.scores, strict=True)
+        return [
+            (index, prepared.num_segments, segment, rows, scores)
+            for (index, (prepared, rows, segment, _)), scores in pairs if segment is not None
+        ]  # fmt: skip
+
+    def _in_core(self, interrupts: Interrupts, graphs: Sequence[int], work: Callable[[], Any]) -> Any:
+        """Return the result of a part of a step; explain what may go wrong with these graphs."""
         try:
             return self._armed(interrupts, "step_seconds", work)
         except DataError as error:
             self._restore_best()
+            names = ", ".join(dict.fromkeys(self.data.looked[index].name for index in graphs))
             if error.field == "values":
                 raise ConfigError(
                     f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
@@ -406,7 +441,7 @@ class Fit(RunningFit):
 
     def _evaluate_if_due(self, interrupts: Interrupts) -> None:
         due = self.step % self.evaluate_every == 0 or self.step == self.total
-        if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
+        if not self.data.validates or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
         with self.average.in_use(self.model.params):
             value = self._judged(interrupts)
@@ -418,11 +453,11 @@ class Fit(RunningFit):
 
     def _judged(self, interrupts: Interrupts) -> float:
         """Return the mean metric of the current parameters over the validation graphs."""
-        mine = range(len(self.valid)) if self.ranks is None else self.ranks.share(len(self.valid))
 
         def judge() -> NDArray[np.float64]:
-            found = self.valid_scores(mine)
-            return np.array([self.judge(scores, times) for _, scores, times in found], np.float64)
+            return np.array(
+                [self.judge(scores, times) for _, scores, times in self.valid_scores()], np.float64
+            )
 
         judged = functools.partial(self._armed, interrupts, "evaluation_seconds", judge)
         if self.ranks is None:
@@ -430,22 +465,17 @@ class Fit(RunningFit):
         found = self.ranks.exchange(lambda: judged().tobytes())
         return float(np.mean(np.frombuffer(b"".join(found))))
 
-    def valid_scores(
-        self, which: range | None = None
-    ) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
+    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs.
 
-        Parameters
-        ----------
-        which : range, optional
-            Some of them.
+        Over ranks, each has its share of them.
 
         Yields
         ------
         tuple
             Name, scores (n,), runtimes (n,).
         """
-        for prepared, rows in self.valid if which is None else self.valid[which.start : which.stop]:
+        for prepared, rows in self.valid:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
     def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:

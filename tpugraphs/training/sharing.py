@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from tpugraphs.distributed.ranks import Message, Ranks, TreeSum, Vectors, balanced
 
-Visited = Sequence[tuple[int, tuple[Any, ...]]]  # number of a graph, and what is trained of it
-Scores = list[NDArray[np.float32]]
+Fresh = tuple[int, int, int, NDArray[np.int64], NDArray[np.float32]]
+"""Scores to be stored: graph, its number of segments, which of them, configs (n,), scores (n,)."""
 
 
 class SharedStep:
@@ -27,17 +27,17 @@ class SharedStep:
         self.ranks, self.tree, self._sent = ranks, TreeSum(units), bytearray()
 
     def take(
-        self, units: Sequence[Visited], compute: Callable[[Visited, int], tuple[float, Scores]],
+        self, work: Sequence[int], compute: Callable[[int], tuple[float, list[Fresh]]],
         grads: NDArray[np.float32],
-    ) -> tuple[list[float], list[Any]]:  # fmt: skip
+    ) -> tuple[list[float], list[Fresh]]:  # fmt: skip
         """Compute the units of this rank and sum over all.
 
         Parameters
         ----------
-        units : sequence of visits
-            The units of the whole step, the same list on every rank.
+        work : sequence of int
+            How much work each unit of the step is, the same on every rank.
         compute : callable
-            Takes a unit and its number, adds its gradients to `grads`, and returns its loss and scores.
+            Takes the number of a unit, adds its gradients to `grads`, and returns its loss and scores.
         grads : (n,) float32 array
             The sum of all gradients afterwards, in an order that does not depend on the ranks.
 
@@ -45,31 +45,33 @@ class SharedStep:
         -------
         losses : list of float
             Of all units.
-        scored : list of (visit, scores)
-            Of all visits.
+        fresh : list of Fresh
+            Of all units.
         """
-        ranks, tree, own = self.ranks, self.tree, self.ranks.share(len(units))
-        order = balanced([sum(slate[0].num_nodes * len(slate[1]) for _, slate in unit) for unit in units])
+        ranks, tree, order, own = self.ranks, self.tree, balanced(work), self.ranks.share(len(work))
         vectors: Vectors = {}
 
-        def work() -> Message:
-            losses, scores = list[float](), Scores()
+        def share() -> Message:
+            losses, fresh = list[float](), list[Fresh]()
             for place in own:
                 grads[:] = 0  # as of the first unit
-                loss, found = compute(units[order[place]], order[place])
+                loss, found = compute(order[place])
                 losses.append(loss)
-                scores += found
+                fresh += found
                 tree.put(vectors, place, grads)
-            sent = [np.array(losses), *scores, *(tree.add(vectors, *root) for root in tree.roots(own))]
+            heads = np.array([len(fresh), *(n for one in fresh for n in (*one[:3], len(one[3])))])
+            parts = [one[3] for one in fresh] + [one[4] for one in fresh]
+            roots = [tree.add(vectors, *root) for root in tree.roots(own)]
+            sent = [np.array(losses), heads, *parts, *roots]
             size = sum(one.nbytes for one in sent)
             if len(self._sent) != size:  # memory of the system costs more than the message
                 self._sent = bytearray(size)
             np.concatenate([one.view(np.uint8) for one in sent], out=np.frombuffer(self._sent, np.uint8))
             return self._sent
 
-        losses, scored, received = list[float](), list[Any](), Vectors()
-        for rank, message in enumerate(ranks.exchange(work)):
-            mine, at = ranks.share(len(units), rank), 0
+        losses, scored, received = list[float](), list[Fresh](), Vectors()
+        for rank, message in enumerate(ranks.exchange(share)):
+            mine, at = ranks.share(len(work), rank), 0
 
             def take(count: int, kind: Any, message: Message = message) -> NDArray[Any]:
                 nonlocal at
@@ -77,8 +79,10 @@ class SharedStep:
                 return np.frombuffer(message, kind, count, at - count * np.dtype(kind).itemsize)
 
             losses += take(len(mine), np.float64).tolist()
-            visits = [visit for place in mine for visit in units[order[place]]]
-            scored += [(visit, take(len(visit[1][1]), np.float32).copy()) for visit in visits]
+            heads = take(4 * int(take(1, np.int64)[0]), np.int64).reshape(-1, 4).tolist()
+            rows = [take(head[3], np.int64) for head in heads]
+            scores = [take(head[3], np.float32).copy() for head in heads]
+            scored += [(*head[:3], *pair) for head, *pair in zip(heads, rows, scores, strict=True)]
             roots = {root: take(grads.size, np.float32) for root in tree.roots(mine)}
             received |= {root: np.require(one, requirements="W") for root, one in roots.items()}
         tree.free(vectors)

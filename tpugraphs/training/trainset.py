@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
+import os
 import threading
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data import Graph, arrays, split_configs
+from tpugraphs.distributed.ranks import Message, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
@@ -201,8 +205,41 @@ def _whole(graphs: GraphSequence) -> bool:
     return isinstance(graphs, (list, tuple))
 
 
+def described(graphs: GraphSequence) -> str:
+    """Digest of graphs that does not open files: of those in memory, or of names and sizes of files."""
+    if _whole(graphs):
+        return digest(known_as(graph) for graph in graphs if isinstance(graph, Graph))
+    names, paths = getattr(graphs, "names", ()), getattr(graphs, "paths", ())
+    sizes = [os.path.getsize(path) if path and os.path.exists(path) else 0 for path in paths]
+    return digest([f"{len(graphs)} {list(names)} {sizes}"])
+
+
+class Looked(NamedTuple):
+    """What a first look at a training graph found.
+
+    Attributes
+    ----------
+    name : str
+    configs : int
+        That are trained on, 0: the graph is left out.
+    known, content : str
+        Digests by `known_as` and, for checkpoints, by `fingerprint`.
+    why : str or None
+        Why the graph is left out.
+    """
+
+    name: str
+    configs: int
+    known: str
+    content: str
+    why: str | None
+
+
 class TrainingSet:
     """Training graphs and their preprocessing. Fits of one recipe with several seeds may share them.
+
+    Over ranks, each looks at its share of the graphs, one rank after the other, and then prepares the graphs
+    of its own slates.
 
     Parameters
     ----------
@@ -219,10 +256,18 @@ class TrainingSet:
     ----------
     graphs : sequence of graphs
         To train on.
-    counts : list of int
-        Configs of each, 0 where it cannot be trained on.
+    looked : list of Looked
+        What is known of each.
+    sizes : dict of int to int
+        Nodes times configs in a slate of each graph that some rank has prepared, by number.
+    useless : dict of int to str
+        Names of graphs that cannot be trained on, by number.
     valid : list of (_core.Prepared, rows)
-    skipped : dict
+        Graphs to validate on: over ranks, those of this one.
+    validates : bool
+        Whether there are such graphs on any rank.
+    skipped : dict of str to str
+        Why graphs were left out, by name.
     known : set of str
         Digests by `known_as` of the training graphs.
     hashes : dict of str to str
@@ -231,83 +276,149 @@ class TrainingSet:
 
     def __init__(self, network: Network, pipeline: Pipeline, train: Any, valid: Any, how: FitOptions) -> None:
         self.pipeline, self.hashed, self.warned = pipeline, how.checkpoint_dir is not None, False
-        self.skipped, self.known, self.counts = dict[str, str](), set[str](), list[int]()
+        self.ranks = None if how.communicator is None else Ranks(how.communicator)
+        self.skipped, self.looked, self.sizes = dict[str, str](), list[Looked](), dict[int, int]()
+        self._slate = int(network.fields.configs)
         self._store, self._lock = _core.Store(CACHE_BYTES, MAPPED_BYTES), threading.Lock()
-        self._useless = set[int]()
+        self.useless = dict[int, str]()  # graphs that cannot be trained on, and their names
         held: GraphSequence = []
         self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, how.sample_weight)
+        self.known = set[str]()
         if isinstance(valid, Real):
             given = self.graphs
             self.graphs, held = hold_out(given, float(valid), network.seed, pipeline.kind, self.weights)
             self.known.update(known_as(given[i]) for i in range(len(given)))
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
+        self._given = {"graphs to train on": self.graphs, "graphs to validate on": held}
+        if self.ranks is not None:
+            self.ranks.agree_on_bits(self._described())
         if len(self.graphs) == 1:
             check_measured(self.graphs[0], pipeline.kind)
-        hashes: list[str] = []  # from the pass that fits the preprocessing
-        if how.init is not None:
-            deque(self._usable(hashes), maxlen=0)
-        else:
-            pipeline.fit(self._usable(hashes))
-        self.valid = self._prepare_valid(held, network.fields.valid_configs)
-        own = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * self.hashed)]
+        self._look(learn=how.init is None)
+        self.known.update(one.known for one in self.looked if one.why is None)
+        self.valid, self.validates, own = self._prepare_valid(held, network.fields.valid_configs)
         self.hashes = {
             name: f"{len(parts)} graphs, {digest([' '.join(parts)], 8)}"
-            for name, parts in (("train", hashes), ("valid", own))
+            for name, parts in (("train", [one.content for one in self.looked] * self.hashed), ("valid", own))
         }
+
+    @property
+    def counts(self) -> list[int]:
+        """Configs of each graph that are trained on, 0 where none can be."""
+        return [one.configs for one in self.looked]
 
     def contents(self) -> dict[str, str]:
         """Return digests of what is learnt from and validated on, for ranks to compare."""
-        valid = [digest([prepared.name, np.asarray(prepared.times)]) for prepared, _ in self.valid]
-        return {"graphs to train on": digest(sorted(self.known)), "graphs to validate on": digest(valid)}
+        return self._described() | {"contents of graphs to train on": digest(sorted(self.known))}
+
+    def _described(self) -> dict[str, str]:
+        return {what: described(graphs) for what, graphs in self._given.items()}
 
     def prepared(self, index: int) -> _core.Prepared | None:
         """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
         with self._lock:
             known: _core.Prepared | None = self._store.get(index)
-            if known is None and index not in self._useless:
+            if known is None and index not in self.useless:
                 known = self._prepare(index)
             return known
 
+    def agree(self, indices: Iterable[int]) -> bool:
+        """Prepare graphs that no rank has prepared yet, on all ranks; return whether all are of use."""
+        assert self.ranks is not None
+        new = [index for index in dict.fromkeys(indices) if index not in self.sizes]
+
+        def size(which: int) -> Message:
+            prepared = self.prepared(index := new[which])
+            if prepared is None:
+                name = self.useless[index]
+                return json.dumps([name, self.skipped[name]]).encode()
+            return json.dumps(prepared.num_nodes * min(prepared.num_configs, self._slate)).encode()
+
+        for index, message in zip(new, self.ranks.each(len(new), size), strict=True):
+            found = json.loads(message)
+            if isinstance(found, int):
+                self.sizes[index] = found
+            elif index not in self.useless:
+                self._leave_out(index, *found)
+        return not any(index in self.useless for index in new)
+
     def _prepare(self, index: int) -> _core.Prepared | None:
-        weights = self.weights[index] if self.weights else None
+        graph, looked = self.graphs[index], self.looked[index]
+        weights = graph_weights(graph, self.weights[index]) if self.weights else None
         try:
-            prepared = self.pipeline.apply_measured(self.graphs[index], weights)
+            if self.ranks is not None and known_as(graph) != looked.known:
+                expected, todo = "the graph that another rank has opened", "give all ranks the same files"
+                raise ConfigError(f"communicator: expected of {looked.name} {expected}, got another; {todo}")
+            prepared = self.pipeline.apply_measured(graph, weights)
         except DataError as error:
             if len(self.graphs) == 1:
                 raise
-            self._leave_out(index, error.file or f"graph {index}", error)
+            self._leave_out(index, error.file or f"graph {index}", str(error))
             return None
         return self._store.put(index, prepared, prepared.nbytes)
 
-    def _leave_out(self, index: int, name: str, why: DataError) -> None:
-        self._useless.add(index)
-        self.skipped[name] = str(why)
-        if len(self._useless) == len(self.graphs):
-            raise DataError(
-                f"none of the {len(self.graphs)} graphs can be trained on; the last: {why}"
-            ) from why
+    def _leave_out(self, index: int, name: str, why: str) -> None:
+        self.useless[index], self.skipped[name] = name, why
+        if len(self.useless) == len(self.graphs):
+            raise DataError(f"none of the {len(self.graphs)} graphs can be trained on; the last: {why}")
 
-    def _usable(self, hashes: list[str]) -> Iterator[Graph]:
-        """Yield the graphs that can be trained on; note counts, and fingerprints of all if needed."""
-        for i in range(len(self.graphs)):
+    def _look(self, learn: bool) -> None:
+        """Look at all graphs and fit the preprocessing to them."""
+        count, ranks, pipeline = len(self.graphs), self.ranks, self.pipeline
+
+        def look(own: range) -> None:
+            if learn:
+                pipeline.add(self._usable(own))
+            else:
+                deque(self._usable(own), maxlen=0)
+
+        def share(own: range) -> Message:
+            look(own)
+            return json.dumps([pipeline.half_fitted() if learn else None, self.looked[own.start :]]).encode()
+
+        if learn:
+            pipeline.begin()
+        if ranks is None:
+            look(range(count))
+        else:
+            for rank in range(ranks.size):  # one by one: sums have one order
+                own = functools.partial(share, ranks.share(count, rank))
+                found = ranks.exchange(own if rank == ranks.rank else bytes)[rank]
+                if rank != ranks.rank:
+                    self._take_over(*json.loads(found))
+        if learn:
+            pipeline.finish()
+
+    def _take_over(self, fit: Any, looked: list[Any]) -> None:
+        """Go on from what another rank found."""
+        for one in map(Looked._make, looked):
+            self.looked.append(one)
+            if one.why is not None:
+                self._leave_out(len(self.looked) - 1, one.name, one.why)
+        if fit is not None:
+            self.pipeline.go_on(fit)
+
+    def _usable(self, which: Iterable[int]) -> Iterator[Graph]:
+        """Look at graphs, and yield those that can be trained on."""
+        for i in which:
             graph = self.graphs[i]
             why = check_graph("train", graph, self.pipeline.kind)
-            if self.hashed:
-                hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
-            self.counts.append(int(graph.num_configs) if why is None else 0)
-            if why is not None:
-                self._leave_out(i, str(graph.name), why)
-                continue
-            self.known.add(known_as(graph))
-            if self.weights is not None:
+            content = fingerprint(graph, self.pipeline.kind, _whole(self.graphs)) if self.hashed else ""
+            count = int(graph.num_configs) if why is None else 0
+            if why is None and self.weights is not None:
                 self.weights[i] = weights = graph_weights(graph, self.weights[i])
                 if weights is not None and (weights != 1).any():
-                    self.counts[i] = int(np.count_nonzero(weights))
-                    if self.hashed:
-                        hashes[i] += digest([weights])
-            yield graph
+                    count = int(np.count_nonzero(weights))
+                    content += digest([weights]) if self.hashed else ""
+            reason = None if why is None else str(why)
+            known = known_as(graph) if why is None else ""
+            self.looked.append(Looked(str(graph.name), count, known, content, reason))
+            if reason is None:
+                yield graph
+            else:
+                self._leave_out(i, str(graph.name), reason)
 
     def warn(self, stacklevel: int) -> None:
         """Warn once of the graphs that were left out."""
@@ -317,22 +428,41 @@ class TrainingSet:
 
     def _prepare_valid(
         self, graphs: GraphSequence, configs: int
-    ) -> list[tuple[_core.Prepared, NDArray[np.int64]]]:
-        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
+    ) -> tuple[list[tuple[_core.Prepared, NDArray[np.int64]]], bool, list[str]]:
+        """Prepare validation graphs with the rows that are scored: all, or a sample, ascending.
+
+        Returns those of this rank, whether there are any on some rank, and fingerprints of all graphs.
+        """
         result: list[tuple[_core.Prepared, NDArray[np.int64]]] = []
-        for i in range(len(graphs)):
-            graph = graphs[i]
-            check_graph("valid", graph, self.pipeline.kind)
-            try:
-                check_measured(graph, self.pipeline.kind)
-            except DataError as error:
-                self.skipped[error.file or f"valid graph {i}"] = str(error)
-                if not result and i + 1 == len(graphs):
-                    raise
-                continue
-            graph = graph if graph.valid is None else graph.select(graph.ran)
-            n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
-            rows = kernels.sample_without_replacement(graph.num_configs, n, (Stream.VALID, i), order="sorted")
-            small = graph if n == graph.num_configs else graph.select(rows)
-            result.append((self.pipeline.apply(small), np.arange(n)))
-        return result
+        hashes, left_out = list[str](), dict[str, str]()
+
+        def work() -> Message:
+            for i in range(len(graphs)) if self.ranks is None else self.ranks.share(len(graphs)):
+                graph = graphs[i]
+                check_graph("valid", graph, self.pipeline.kind)
+                if self.hashed:
+                    hashes.append(fingerprint(graph, self.pipeline.kind, _whole(graphs)))
+                try:
+                    check_measured(graph, self.pipeline.kind)
+                except DataError as error:
+                    left_out[error.file or f"valid graph {i}"] = str(error)
+                    if len(left_out) == len(graphs):
+                        raise
+                    continue
+                graph = graph if graph.valid is None else graph.select(graph.ran)
+                n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
+                key = (Stream.VALID, i)
+                rows = kernels.sample_without_replacement(graph.num_configs, n, key, order="sorted")
+                small = graph if n == graph.num_configs else graph.select(rows)
+                result.append((self.pipeline.apply(small), np.arange(n)))
+            return json.dumps([len(result), hashes, left_out]).encode()
+
+        messages = [work()] if self.ranks is None else self.ranks.exchange(work)
+        counts, found, whys = zip(*map(json.loads, messages), strict=True)
+        for why in whys:
+            self.skipped.update(why)
+        if len(graphs) and not sum(counts):  # on several ranks
+            raise DataError(
+                f"none of the {len(graphs)} graphs can be validated on; the last: {[*why.values()][-1]}"
+            )
+        return result, sum(counts) > 0, [one for part in found for one in part]
