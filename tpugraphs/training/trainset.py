@@ -462,7 +462,5 @@ class TrainingSet:
         for why in whys:
             self.skipped.update(why)
         if len(graphs) and not sum(counts):  # on several ranks
-            raise DataError(
-                f"none of the {len(graphs)} graphs can be validated on; the last: {[*why.values()][-1]}"
-            )
+            raise DataError(f"none of the graphs can be validated on; the last: {[*why.values()][-1]}")
         return result, sum(counts) > 0, [one for part in found for one in part]
