@@ -10,7 +10,8 @@ from sklearn.base import clone
 
 import tpugraphs as tg
 from tpugraphs import _core
-from tpugraphs.recipes import TableFields, TrainingFields, get_recipe, plain
+from tpugraphs.recipes import TrainingFields, get_recipe, plain
+from tpugraphs.recipes.base import EstimatorFields
 
 SMALL = {
     "width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1, "num_leaves": 4,
@@ -32,6 +33,10 @@ def is_network(recipe):
     return get_recipe(recipe).estimator == "network"
 
 
+def chooses(recipe):
+    return get_recipe(recipe).estimator == "auto"
+
+
 def needs(recipe):
     """Skip where an extra is missing that the recipe names."""
     if get_recipe(recipe).estimator in ("trees", "tree-pairs"):
@@ -46,7 +51,7 @@ def with_model(r, recipe):
 
 def described(recipe):
     found = get_recipe(recipe)
-    assert found.summary.endswith(".") and issubclass(found.options, (TrainingFields, TableFields))
+    assert found.summary.endswith(".") and issubclass(found.options, (TrainingFields, EstimatorFields))
     told = json.loads(json.dumps(found.describe()))
     assert told["options"].keys() == {field.name for field in dataclasses.fields(found.options)}
     for name, option in told["options"].items():
@@ -206,11 +211,13 @@ CHECKS = {
 NETWORK = {
     "adapts_to_the_same_bits_when_loaded", "builds_models_of_plain_values", "learns_by_steps", "takes_every_loss", "takes_every_optimizer",
 }  # fmt: skip
+TRAINED = {"fits", "resumes_to_the_same_bits", "is_cloned"}  # by steps, which have losses
 
 
 def checks(recipe):
     """Checks of a recipe by name: some only mean something for networks."""
-    return {name: check for name, check in CHECKS.items() if is_network(recipe) or name not in NETWORK}
+    lacks = set() if is_network(recipe) else NETWORK | (TRAINED if chooses(recipe) else set())
+    return {name: check for name, check in CHECKS.items() if name not in lacks}
 
 
 WITH_FILES = {

@@ -19,6 +19,7 @@ sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not t
 
 from benchmarks import (  # noqa: E402
     any_schema,
+    auto,
     bridge,
     figures,
     hlo,
@@ -267,6 +268,30 @@ def test_rankers_of_any_schema_beside_trees(tmp_path, monkeypatch, capsys):
     )
     text = (tmp_path / "any-schema.md").read_text()
     assert "| 210 random |" in text and "| convolution | 20 | graph-config |" in text
+
+
+def test_auto_beside_its_members(tmp_path, monkeypatch, capsys):
+    measurements(tmp_path)
+    arguments = ["auto", "--quick", "--data", tmp_path, "--out", tmp_path]
+    monkeypatch.setattr(sys, "argv", [*map(str, arguments)])
+    assert auto.main() == 0
+    records = json.loads((tmp_path / "auto.json").read_text())["records"]
+    assert [one["objective"] for one in records] == ["first", "order"]
+    for one in records:
+        members = [one["values"][name] for name in one["chosen"].split(" + ")]
+        if len(members) == 1:
+            assert one["values"]["auto"] == members[0]
+    assert "| convolution A100 |" in (tmp_path / "auto.md").read_text()
+    monkeypatch.setattr(sys, "argv", ["auto", "--data", str(tmp_path / "none")])
+    assert auto.main() == 2 and "no kernel_tuner" in capsys.readouterr().err
+
+
+def test_how_far_it_is_behind_the_best_member():
+    records = [
+        {"values": {"auto": 2.0, "process": 3.0, "trees": 1.0}},
+        {"values": {"auto": 4.0, "process": 4.0, "trees": 3.0}},
+    ]
+    assert auto.behind(records, "first") == 1.0 and auto.behind(records, "order") == 0.5
 
 
 def test_any_schema_without_its_data(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rankers import small_graph, small_ranker
+from rankers import networks, small_graph, small_ranker
 
 import tpugraphs as tg
 from tpugraphs import layertime, submission
@@ -53,7 +53,7 @@ def test_a_model_that_is_not_known_yet_and_none() -> None:
     assert tg.Ranker("eighth-lightgbm").summary() == repr(tg.Ranker("eighth-lightgbm"))
 
 
-@pytest.mark.parametrize("recipe", [name for name in tg.list_recipes() if "lightgbm" not in name])
+@pytest.mark.parametrize("recipe", networks())
 def test_every_recipe_has_a_summary(recipe: str) -> None:
     ranker = tg.Ranker(recipe)
     told = ranker.summary()

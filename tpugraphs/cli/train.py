@@ -83,6 +83,8 @@ def _train(
     best = history.best_metric
     result = {"out": args.out, "recipe": args.recipe, "parameters": ranker.num_parameters}
     common.emit(args, {**result, f"best_valid_{history.metric}": best, "history": history.to_dict()})
+    if args.recipe == "auto":
+        common.say(args, str(ranker.choice_))
     if best is not None:
         common.remark(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
     common.remark(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")

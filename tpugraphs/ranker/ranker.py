@@ -17,6 +17,7 @@ from tpugraphs import _core
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, Error
+from tpugraphs.evaluation.scorer import ChooseOptions
 from tpugraphs.network import weights as outside
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.network.summary import summary
@@ -38,6 +39,7 @@ from tpugraphs.training.trainset import known_as
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.arguments import FitArguments
+    from tpugraphs.ranker.auto import Choice
     from tpugraphs.recipes.fields import RecipeFields, RecipeName, Unknown
 
 _OWN = ("recipe", "seed", "preset", "precision")  # arguments of all rankers, besides the recipe's fields
@@ -185,6 +187,20 @@ class Ranker(ScorerBase):
         if self.estimator.history is None:
             raise AttributeError("history_: there is none before fit, and files of rankers do not hold it")
         return self.estimator.history
+
+    @property
+    def choice_(self) -> Choice:
+        """What the recipe ``auto`` chose, and why: ``print(ranker.choice_)``.
+
+        Raises
+        ------
+        AttributeError
+            Nothing was fitted, or another recipe, which has no choice.
+        """
+        if (choice := getattr(self.estimator, "choice", None)) is None:
+            raise AttributeError("choice_: rankers of the recipe auto have it, from fit on")
+        found: Choice = choice
+        return found
 
     @property
     def takes_tables(self) -> bool:  # type: ignore[override]
@@ -676,6 +692,19 @@ class Ranker(ScorerBase):
         self.require_fit("predict")
         given: Any = as_graph(graph, scorer=self) if self.takes_tables else graph
         return self._scoring.scores(given, configs, tta, precision, verbose)
+
+    def choose(  # noqa: D102  # see ScorerBase
+        self,
+        graph: Graph | TableLike,
+        count: int = 10,
+        configs: Rows | None = None,
+        **options: Unpack[ChooseOptions],
+    ) -> NDArray[np.int64]:
+        self.require_fit("choose")
+        given: Any = as_graph(graph, scorer=self) if self.takes_tables else graph
+        own = getattr(self._scoring, "choose", None)
+        chosen: NDArray[np.int64] | None = None if own is None else own(given, count, configs, **options)
+        return super().choose(given, count, configs, **options) if chosen is None else chosen
 
     def slopes(
         self, graph: Graph, configs: Any, near: NDArray[np.float32] | None = None

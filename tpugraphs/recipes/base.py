@@ -18,10 +18,28 @@ from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.recipes import declared
 from tpugraphs.recipes.blocks import Steps, encode, opcodes, step
-from tpugraphs.recipes.declared import TableFields, TrainingFields, attributes, of_numpy, option, plain
+from tpugraphs.recipes.declared import (
+    EstimatorFields,
+    TableFields,
+    TrainingFields,
+    attributes,
+    of_numpy,
+    option,
+    plain,
+)  # fmt: skip
 from tpugraphs.recipes.functions import losses_need
 
-__all__ = ["Recipe", "Steps", "TableFields", "TrainingFields", "encode", "opcodes", "option", "step"]
+__all__ = [
+    "EstimatorFields",
+    "Recipe",
+    "Steps",
+    "TableFields",
+    "TrainingFields",
+    "encode",
+    "opcodes",
+    "option",
+    "step",
+]
 
 
 Order = dict[str, dict[str, Any]]
@@ -146,7 +164,7 @@ class Recipe:
     summary: str
     steps: Callable[..., Steps] = _NONE
     preprocessing: Callable[..., Steps] = _NONE
-    options: type[TrainingFields] | type[TableFields] = TrainingFields
+    options: type[TrainingFields] | type[EstimatorFields] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
     )

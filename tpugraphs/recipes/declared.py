@@ -167,17 +167,23 @@ class TrainingFields:
 
 
 @dataclass(frozen=True)
-class TableFields:
-    """Fields of recipes that learn from tables, one row per config, in place of a network."""
+class EstimatorFields:
+    """Fields of recipes that train something else than a network."""
 
     steps: int | None = option(300, 1, 10**6, doc="trees; None: as many as the epochs")
     epochs: int | None = option(None, 1, 10**6, doc="another name for steps: every tree sees all rows")
+    metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the number of trees")
+
+
+@dataclass(frozen=True)
+class TableFields(EstimatorFields):
+    """Fields of recipes that learn from tables, one row per config, in place of a network."""
+
     learning_rate: float = option(0.1, 1e-6, 10.0, doc="factor of every tree")
     configs: int = option(4000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
     target: str = option("min-max", choices=TARGETS, doc="number that is learnt per config")
     evaluate_every: int = option(50, 1, 10**9, doc="trees from one validation to the next")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
-    metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the number of trees")
 
 
 _KINDS = {int: "int", float: "real", bool: "flag", str: "text", list: "list", Callable: "function"}
@@ -251,12 +257,12 @@ def check_options(options: Any) -> None:
     RecipeError
         A field lacks a `doc`, a type or a default, or the class has the wrong base.
     """
-    if not (isinstance(options, type) and issubclass(options, (TrainingFields, TableFields))):
+    if not (isinstance(options, type) and issubclass(options, (TrainingFields, EstimatorFields))):
         raise RecipeError(
             f"options: expected a dataclass that derives from TrainingFields or TableFields, got {options!r}"
         )
     for cls in reversed(options.__mro__):
-        if issubclass(cls, (TrainingFields, TableFields)) and "__dataclass_fields__" not in vars(cls):
+        if issubclass(cls, (TrainingFields, EstimatorFields)) and "__dataclass_fields__" not in vars(cls):
             dataclass(frozen=True)(cls)
     for name, attr in attributes(options).items():
         if (given := getattr(options, name)) is not attr["default"]:

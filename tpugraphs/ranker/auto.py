@@ -1,0 +1,404 @@
+"""The estimator of ``tg.Ranker("auto")``: chooses what to train by cross-validation, within a time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from numbers import Real
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import metrics
+from tpugraphs.data import family, split_configs
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation.scorer import ChooseOptions
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.ensemble import Ensemble
+from tpugraphs.ranker.estimator import Estimator
+from tpugraphs.ranker.folds import Fold, unseen_graphs
+from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess, Process
+from tpugraphs.ranker.ranker import ESTIMATORS, Ranker
+from tpugraphs.recipes import Recipe
+from tpugraphs.system import Progress, counted, log, tensorfile
+from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
+from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.trainset import as_graphs, known_as, no_graphs
+
+PROCESS, TREES, NETWORK = "process", "trees", "network"
+_STEPS = (250, 1000, 4000, 16_000, 64_000)  # of networks, as long as the time allows
+_LEAST = 10  # configs of a single graph to choose by
+_UNSEEN = 0.25  # of its configs, in a fold
+_ERRORS = 2  # standard errors between what counts as equally good
+_SHARE = 0.5  # of the time, for the first look at all that is short
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `auto` chose, and by which values.
+
+    Attributes
+    ----------
+    members : tuple of str
+        What is trained: its scores are averaged.
+    steps : int
+        Of the network.
+    objective : str
+        What was asked for.
+    values : dict of str to float
+        By what could be chosen: of the order, the mean tau; otherwise how much slower than the best, in %.
+    judged : int
+        Graphs, or parts of one, that were left out once each.
+    folds : int
+    left_out : dict of str to str
+        What could not be tried, and why.
+    """
+
+    members: tuple[str, ...]
+    steps: int
+    objective: str
+    values: dict[str, float]
+    judged: int
+    folds: int
+    left_out: dict[str, str]
+
+    def __str__(self) -> str:
+        named, steps = " + ".join(self.members), f"network of {counted(self.steps, 'step')}"
+        told = named.replace(NETWORK, steps)
+        if not self.values:
+            return f"{told}: not chosen by cross-validation"
+        unit = "tau {:.3f}" if self.objective == "order" else "{:.2f} % above the best"
+        order = sorted(self.values, key=lambda name: self.values[name] * (-1) ** (self.objective == "order"))
+        others = ", ".join(f"{name} {self.values[name]:.3g}" for name in order if name != named)
+        left_out = "; ".join(f"{name}, {text}" for name, text in self.left_out.items())
+        why = f" Left out: {left_out}." if left_out else ""
+        return (
+            f"{told}: {unit.format(self.values[named])} ({self.objective}), by cross-validation over "
+            f"{counted(self.judged, 'graph')} in {counted(self.folds, 'fold')}; {others}.{why}"
+        )
+
+
+@dataclass
+class _Tried:
+    """Scores of what was trained without the judged graphs, by graph, and the configs it would measure."""
+
+    scores: list[Values]
+    chosen: list[NDArray[np.int64]] | None
+    seconds: float
+
+
+class AutoEstimator(Estimator):
+    """Choose a process, trees, a network or a mean of them, and train it.
+
+    Each is trained on a part of the graphs and judged on those left out, short trainings first; networks
+    become longer as long as the time allows. Of all that are within two standard errors of the best, it takes
+    the one with the best order. The time decides what is tried, so two machines may choose differently; with
+    `members` and `steps` nothing depends on it.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    fields : AutoFields
+    seed : int
+    precision : {"f32", "bf16"}
+        Of the network.
+
+    Attributes
+    ----------
+    ensemble : Ensemble or None
+        What was trained.
+    choice : Choice or None
+    """
+
+    def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
+        self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
+        self.ensemble: Ensemble | None = None
+        self.choice: Choice | None = None
+        self.history: History | None = None
+        self.learnt_from: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> str:
+        """It ranks graphs of any schema."""
+        return "graph"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether something was trained."""
+        return self.ensemble is not None
+
+    @property
+    def size(self) -> int | None:
+        """Number of weights and leaves of what was trained."""
+        return None if self.ensemble is None else self.ensemble.num_parameters
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the training graphs."""
+        rankers = () if self.ensemble is None else self.ensemble.rankers
+        return next((one for member in rankers if (one := getattr(member, "schema", None)) is not None), None)
+
+    def _member(
+        self, name: str, train: Sequence[Graph], steps: int, callbacks: Sequence[Callback] = ()
+    ) -> Any:
+        """Train one on graphs."""
+        if name == PROCESS:
+            made: Any = (GaussianProcess if len(train) == 1 else MultiTaskGaussianProcess)(seed=self.seed)
+            return made.fit(train[0] if len(train) == 1 else train)
+        if name == TREES:
+            made = Ranker("eighth-lightgbm", self.seed, objective="l2", target="normal-score")
+        else:
+            made = Ranker("graph-config", self.seed, precision=self.precision, steps=steps)
+        made.fit(train, callbacks=callbacks, verbose=False)
+        pass_on_interrupt(made)
+        return made
+
+    def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
+        """Choose and train; see :meth:`tpugraphs.Ranker.fit`.
+
+        Graphs of `valid` replace cross-validation; a share of the configs has no effect. Callbacks see what
+        is trained in the end, if that takes steps.
+        """
+        for name in ("sample_weight", "communicator"):
+            if getattr(how, name) is not None:
+                raise ConfigError(f"{name}: auto, which trains several rankers, takes none; name one of them")
+        began = time.monotonic()
+        sequence = as_graphs("train", train)
+        graphs = [sequence[i] for i in range(len(sequence))]
+        steps = how.steps or how.epochs
+        if self.fields.members:
+            named = tuple(part.strip() for part in self.fields.members.split("+"))
+            if unknown := [name for name in named if name not in (PROCESS, TREES, NETWORK)]:
+                expected = f"some of {PROCESS}, {TREES} and {NETWORK}, joined by +"
+                raise ConfigError(f"members: expected {expected}, got {unknown[0]!r:.40}")
+            choice = Choice(named, steps or _STEPS[1], self.fields.objective, {}, 0, 0, {})
+        else:
+            with Progress(None, "auto", "fit", how.verbose) as bar:
+                choice = _Search(self, graphs, valid, steps, began, bar).choose()
+        made = [self._member(name, graphs, choice.steps, how.callbacks) for name in choice.members]
+        self.ensemble = Ensemble(made)
+        self.learnt_from = frozenset(known_as(graph) for graph in graphs)
+        self.choice = choice
+        log.info("auto: %s", choice)
+        self.history = History(metric=self.fields.metric, seconds=time.monotonic() - began)
+        return self.history
+
+    def scores(
+        self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
+    ) -> NDArray[Any]:
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
+        assert self.ensemble is not None
+        return self.ensemble.predict(graph, configs, tta, precision=precision, verbose=verbose)
+
+    def choose(
+        self, graph: Graph, count: int, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+    ) -> NDArray[np.int64] | None:
+        """Return the configs to measure, as the process chooses them; None without a process."""
+        assert self.ensemble is not None
+        one = next((one for one in self.ensemble.rankers if isinstance(one, Process)), None)
+        return None if one is None else one.choose(graph, count, configs, **options)
+
+    # Files
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata and tensors that `read` takes."""
+        assert self.ensemble is not None
+        members, tensors = filekinds.write_members(self.ensemble.rankers)
+        return {"members": members, "choice": asdict(self.choice)}, tensors  # type: ignore[arg-type]
+
+    def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `to_file` returned; CheckpointError if that is damaged."""
+        rankers = filekinds.read_members(path, metadata, tensors)
+        given = tensorfile.entry(path, metadata, "choice", dict)
+        kinds = {
+            "steps": int,
+            "objective": str,
+            "values": dict,
+            "judged": int,
+            "folds": int,
+            "left_out": dict,
+        }
+        choice = {name: tensorfile.entry(path, given, name, kind) for name, kind in kinds.items()}
+        members = tensorfile.entry(path, given, "members", list)
+        with tensorfile.sound(path, "choice", "what was chosen, and by which values"):
+            self.ensemble = Ensemble(rankers)
+            self.choice = Choice(tuple(map(str, members)), **choice)
+
+
+class _Search:
+    """Tries what can be trained on folds of the graphs, as long as there is time.
+
+    Parameters
+    ----------
+    auto : AutoEstimator
+        Trains them.
+    graphs : list of graphs
+    valid : graphs or None
+        To judge on in place of folds.
+    steps : int or None
+        Of the network, if the user gave them.
+    began : float
+        When the time began.
+    bar : Progress
+    """
+
+    def __init__(
+        self, auto: AutoEstimator, graphs: list[Graph], valid: Any, steps: int | None, began: float,
+        bar: Progress,
+    ) -> None:  # fmt: skip
+        self.auto, self.began, self.bar = auto, began, bar
+        self.lengths = _STEPS if steps is None else (steps,)
+        self.tried: dict[tuple[str, int], _Tried] = {}
+        self.left_out: dict[str, str] = {}
+        self.folds = _folds(graphs, valid, auto.fields.cv, auto.seed)
+        self.times: list[Values] = []  # of the judged graphs
+
+    def _left(self) -> float:
+        return float(self.auto.fields.seconds) - (time.monotonic() - self.began)
+
+    def choose(self) -> Choice:
+        """Return what ranks best.
+
+        Raises
+        ------
+        Error
+            Nothing can be trained on these graphs.
+        """
+        shortest = self.lengths[0]
+        short = [(PROCESS, shortest), (TREES, shortest), (NETWORK, shortest)]
+        if self.folds:
+            self._first_look(short)
+            self._longer_networks()
+        if not self.tried:
+            named = next((name for name, _ in short if name not in self.left_out), None)
+            if named is None:
+                why = "; ".join(f"{name}: {text}" for name, text in self.left_out.items())
+                raise Error(f"auto: nothing can be trained on these graphs: {why}")
+            return Choice((named,), self.lengths[-1], self.auto.fields.objective, {}, 0, 0, self.left_out)
+        return self._best()
+
+    def _first_look(self, short: list[tuple[str, int]]) -> None:
+        """Try all that is short on the first fold; then on as many more as half of the time allows."""
+        for number, fold in enumerate(self.folds):
+            began = time.monotonic()
+            for key in short:
+                if key[0] not in self.left_out:
+                    self._try(key, fold)
+            taken = time.monotonic() - began
+            for graph in fold.unseen:
+                times = measured_runtimes(graph, np.asarray(graph.ran))
+                self.times.append(np.asarray(times, np.float64))
+            if number + 1 < len(self.folds) and taken > _SHARE * self._left() - taken:
+                self.folds = self.folds[: number + 1]
+                break
+
+    def _longer_networks(self) -> None:
+        """Try longer networks while they get better, and all folds and the final fit fit into the time."""
+        share = 1 / len(self.folds)
+        for before, steps in itertools.pairwise(self.lengths):
+            one = self.tried.get((NETWORK, before))
+            others = sum(tried.seconds for key, tried in self.tried.items() if key[0] != NETWORK)
+            if one is None or one.seconds * steps / before * (1 + share) + others * share > self._left():
+                return
+            for fold in self.folds:
+                self._try((NETWORK, steps), fold)
+            if not any(
+                self._values([(NETWORK, steps)], objective).mean()
+                < self._values([(NETWORK, before)], objective).mean()
+                for objective in (self.auto.fields.objective, "order")
+            ):
+                return
+
+    def _try(self, key: tuple[str, int], fold: Fold) -> None:
+        """Train one without the graphs of a fold, and keep what it says of these."""
+        began = time.monotonic()
+        try:
+            scorer = self.auto._member(key[0], list(fold.train), key[1])
+        except (Error, ConfigError, DataError) as error:
+            self.left_out[key[0]] = str(error)
+            for gone in [one for one in self.tried if one[0] == key[0]]:
+                del self.tried[gone]
+            return
+        chooses = key[0] == PROCESS and self.auto.fields.objective == "best-of-k"
+        tried = self.tried.setdefault(key, _Tried([], [] if chooses else None, 0.0))
+        for i in range(len(fold.unseen)):
+            graph = fold.unseen[i]
+            rows = np.asarray(graph.ran)
+            tried.scores.append(np.asarray(scorer.predict(graph, rows), np.float64))
+            if tried.chosen is not None:
+                tried.chosen.append(scorer.choose(graph, self.auto.fields.tried, rows))
+        tried.seconds += time.monotonic() - began
+        self.bar.update(1)
+
+    def _values(self, keys: Sequence[tuple[str, int]], objective: str) -> Values:
+        """Return how bad the mean of the scores is on every judged graph."""
+        found, count = np.empty(len(self.times)), self.auto.fields.tried
+        chosen = next((one for key in keys if (one := self.tried[key].chosen) is not None), None)
+        for i, times in enumerate(self.times):
+            scores = np.mean([self.tried[key].scores[i] for key in keys], 0)
+            if objective == "order":
+                found[i] = -metrics.kendall_tau(scores, times)
+            elif objective == "best-of-k" and chosen is not None:
+                found[i] = 100 * (times[chosen[i]].min() / times.min() - 1)
+            else:
+                k = count if objective == "best-of-k" else 1
+                found[i] = 100 * metrics.top_k_slowdown(scores, times, k)
+        return found
+
+    def _best(self) -> Choice:
+        objective = self.auto.fields.objective
+        judge = partial(self._values, objective=objective)
+        networks = [key for key in self.tried if key[0] == NETWORK]
+        network = min(networks, key=lambda key: float(judge([key]).mean()), default=None)
+        keys = [key for key in self.tried if key[0] != NETWORK or key == network]
+        means = [c for size in range(1, len(keys) + 1) for c in itertools.combinations(keys, size)]
+        values = [judge(c) for c in means]
+        best = min(values, key=lambda value: float(value.mean()))
+        close = [i for i, value in enumerate(values) if _as_good(value, best)]
+        taken = means[min(close, key=lambda i: float(self._values(means[i], "order").mean()))]
+        sign = -1 if objective == "order" else 1
+        told = {
+            " + ".join(name for name, _ in c): sign * float(v.mean())
+            for c, v in zip(means, values, strict=True)
+        }
+        shorter = [key for key in networks if key != network]
+        told |= {
+            f"network of {counted(key[1], 'step')}": sign * float(judge([key]).mean()) for key in shorter
+        }
+        named = tuple(name for name, _ in taken)
+        steps = self.lengths[0] if network is None else network[1]
+        return Choice(named, steps, objective, told, len(self.times), len(self.folds), self.left_out)
+
+
+def _as_good(value: Values, best: Values) -> bool:
+    """Return whether the mean is within some standard errors of the best one, compared graph by graph."""
+    worse = value - best
+    error = worse.std() / np.sqrt(max(1, worse.size - 1))
+    return bool(worse.mean() <= _ERRORS * error)
+
+
+def _folds(graphs: list[Graph], valid: Any, count: int, seed: int) -> list[Fold]:
+    """Return what to judge on: given graphs, graphs left out by family, or configs of the only graph."""
+    if not isinstance(valid, Real) and not no_graphs(valid):
+        return [Fold("valid", graphs, (), list(as_graphs("valid", valid)))]
+    if len(graphs) == 1:
+        if graphs[0].ran.size < _LEAST:
+            return []
+        parts = [split_configs(graphs[0], (1 - _UNSEEN, _UNSEEN), seed + i) for i in range(count)]
+        halves = [[[graphs[0].select(rows)] for rows in part] for part in parts]
+        return [Fold(f"split {i}", known, (), unseen) for i, (known, unseen) in enumerate(halves)]
+    families = [family(graph) for graph in graphs]
+    groups = families if len(set(families)) >= count else None
+    return unseen_graphs(graphs, groups, folds=min(count, len(graphs)), seed=seed)
+
+
+ESTIMATORS["auto"] = AutoEstimator
