@@ -317,6 +317,33 @@ def test_weights_and_further_features_are_those_of_one_rank():
         assert learnt.keys() == state.keys() and all((learnt[n] == state[n]).all() for n in state)
 
 
+def test_schemas_widen_as_on_one_rank():
+    rng = np.random.default_rng(0)
+    graphs = [
+        tg.Graph(
+            config_feat=rng.integers(1, 9, (30, 3)).astype(float), node_feat=np.ones((4, 1)),
+            edge_index=np.zeros((0, 2), np.int64), node_config_ids=np.array([0, 1]),
+            node_config_feat=rng.integers(-1, 2 + i % 3, (30, 2, 2)), runtime=rng.random(30) + 1, name=f"g{i}",
+        )
+        for i in range(4)
+    ]  # fmt: skip
+
+    def work(comm):
+        ranker = tg.Ranker("graph-config", steps=4, slates=2)
+        ranker.fit(graphs, communicator=comm, verbose=False)
+        return ranker.network.model.params.copy(), [digit.values for digit in ranker.schema.digits]
+
+    (params, values), *_ = together(1, work)
+    assert values == [4, 4] and {digit.values for graph in graphs for digit in graph.schema.digits} == {
+        2,
+        3,
+        4,
+    }
+    for found, widened in together(3, work):
+        np.testing.assert_array_equal(found, params)
+        assert widened == values
+
+
 def test_a_message_that_is_no_message_is_refused():
     one, other = socket.socketpair()
     other.send(b"\xff" * 8)
