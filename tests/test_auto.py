@@ -11,7 +11,7 @@ import tpugraphs as tg
 from tpugraphs.cli import main
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.ranker import auto, trees
-from tpugraphs.ranker.auto import NETWORK, PROCESS, TREES, Choice
+from tpugraphs.ranker.auto import NETWORK, PROCESS, ROWS, TREES, Choice
 
 GRAPHS = [small_any(seed) for seed in range(6)]
 QUICK = {"steps": 20, "cv": 2}
@@ -39,8 +39,10 @@ def test_what_is_chosen_is_as_good_as_the_best_by_its_own_values(objective):
     ranker = fitted(objective=objective)
     choice = ranker.choice_
     assert choice.objective == objective and choice.judged == 6 and choice.folds == 2
-    single = {PROCESS, NETWORK} | ({TREES} - choice.left_out.keys())
-    assert single <= choice.values.keys() and len(choice.values) == 2 ** len(single) - 1
+    better, other = sorted((NETWORK, ROWS), key=lambda name: name not in choice.values)
+    single = {PROCESS, better} | ({TREES} - choice.left_out.keys())
+    assert single <= choice.values.keys() and f"{other} of 20 steps" in choice.values
+    assert len(choice.values) == 2 ** len(single)  # all means, and the other network
     named = " + ".join(choice.members)
     assert named in choice.values and choice.members[0] in str(choice) and objective in str(choice)
     values = np.array([*choice.values.values()])
@@ -156,6 +158,16 @@ def test_scores_are_means_of_those_of_the_members():
     np.testing.assert_array_equal(alone.choose(graph, 4), alone.rank(graph)[:4])
 
 
+def test_a_network_of_rows_sees_no_nodes():
+    graph = small_any(9)
+    rows = fitted(members="row network", steps=9)
+    other = graph.replace(node_feat=graph.node_feat[::-1].copy(), edge_index=graph.edge_index[:1])
+    np.testing.assert_array_equal(rows.predict(graph), rows.predict(other))
+    assert (fitted(members="network", steps=9).predict(graph) != rows.predict(graph)).any()
+    bare = [one.replace(graph_feat=None, schema=None) for one in GRAPHS]
+    assert not [name for name in fitted(bare, steps=3).choice_.values if ROWS in name]
+
+
 def test_without_lightgbm_the_others_are_tried(no_trees):
     choice = fitted().choice_
     assert TREES not in choice.members and "lightgbm" in choice.left_out[TREES]
@@ -255,7 +267,9 @@ def test_what_it_does_not_take():
     ):
         with pytest.raises(ConfigError, match=f"{next(iter(given))}: auto"):
             tg.Ranker("auto").fit(GRAPHS, **given)
-    with pytest.raises(ConfigError, match="members: expected some of process, trees and network.*'forest'"):
+    with pytest.raises(
+        ConfigError, match="members: expected some of process, trees, network and row network.*'forest'"
+    ):
         fitted(members="process + forest")
     with pytest.raises(AttributeError, match="choice_"):
         tg.Ranker("auto").choice_  # noqa: B018

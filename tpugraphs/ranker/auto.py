@@ -17,10 +17,11 @@ from tpugraphs import metrics
 from tpugraphs.data import family, split_configs
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.ranker.folds import Fold, unseen_graphs
@@ -32,7 +33,8 @@ from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.trainset import as_graphs, known_as, no_graphs
 
-PROCESS, TREES, NETWORK = "process", "trees", "network"
+PROCESS, TREES, NETWORK, ROWS = "process", "trees", "network", "row network"
+_NETWORKS: dict[str, dict[str, Any]] = {NETWORK: {}, ROWS: {"nodes": False}}
 _STEPS = (250, 1000, 4000, 16_000, 64_000)  # of networks, as long as the time allows
 _LEAST = 10  # configs of a single graph to choose by
 _UNSEEN = 0.25  # of its configs, in a fold
@@ -72,8 +74,8 @@ class Choice:
     left_out: dict[str, str]
 
     def __str__(self) -> str:
-        named, steps = " + ".join(self.members), f"network of {counted(self.steps, 'step')}"
-        told = named.replace(NETWORK, steps)
+        named = " + ".join(self.members)
+        told = named.replace(NETWORK, f"{NETWORK} of {counted(self.steps, 'step')}")
         if not self.values:
             return f"{told}: not chosen by cross-validation"
         unit = "tau {:.3f}" if self.objective == "order" else "{:.2f} % above the best"
@@ -157,7 +159,8 @@ class AutoEstimator(Estimator):
         if name == TREES:
             made = Ranker("eighth-lightgbm", self.seed, objective="l2", target="normal-score")
         else:
-            made = Ranker("graph-config", self.seed, precision=self.precision, steps=steps)
+            own = _NETWORKS[name]
+            made = Ranker("graph-config", self.seed, precision=self.precision, steps=steps, **own)
         made.fit(train, callbacks=callbacks, verbose=False)
         pass_on_interrupt(made)
         return made
@@ -172,13 +175,14 @@ class AutoEstimator(Estimator):
             if getattr(how, name) is not None:
                 raise ConfigError(f"{name}: auto, which trains several rankers, takes none; name one of them")
         began = time.monotonic()
-        sequence = as_graphs("train", train)
-        graphs = [sequence[i] for i in range(len(sequence))]
+        graphs = list(every_graph("train", train))
+        for graph in graphs:
+            check_graph("train", graph)
         steps = how.steps or how.epochs
         if self.fields.members:
             named = tuple(part.strip() for part in self.fields.members.split("+"))
-            if unknown := [name for name in named if name not in (PROCESS, TREES, NETWORK)]:
-                expected = f"some of {PROCESS}, {TREES} and {NETWORK}, joined by +"
+            if unknown := [name for name in named if name not in (PROCESS, TREES, *_NETWORKS)]:
+                expected = f"some of {PROCESS}, {TREES}, {NETWORK} and {ROWS}, joined by +"
                 raise ConfigError(f"members: expected {expected}, got {unknown[0]!r:.40}")
             choice = Choice(named, steps or _STEPS[1], self.fields.objective, {}, 0, 0, {})
         else:
@@ -261,6 +265,8 @@ class _Search:
         self.left_out: dict[str, str] = {}
         self.folds = _folds(graphs, valid, auto.fields.cv, auto.seed)
         self.times: list[Values] = []  # of the judged graphs
+        first = graphs[0]  # without features of its own a graph is nothing but its nodes
+        self.described = first.graph_feat is not None and first.num_nodes > 1
 
     def _left(self) -> float:
         return float(self.auto.fields.seconds) - (time.monotonic() - self.began)
@@ -275,6 +281,7 @@ class _Search:
         """
         shortest = self.lengths[0]
         short = [(PROCESS, shortest), (TREES, shortest), (NETWORK, shortest)]
+        short += [(ROWS, shortest)] * self.described
         if self.folds:
             self._first_look(short)
             self._longer_networks()
@@ -304,19 +311,23 @@ class _Search:
     def _longer_networks(self) -> None:
         """Try longer networks while they get better, and all folds and the final fit fit into the time."""
         share = 1 / len(self.folds)
+        growing = [name for name in _NETWORKS if (name, self.lengths[0]) in self.tried]
         for before, steps in itertools.pairwise(self.lengths):
-            one = self.tried.get((NETWORK, before))
-            others = sum(tried.seconds for key, tried in self.tried.items() if key[0] != NETWORK)
-            if one is None or one.seconds * steps / before * (1 + share) + others * share > self._left():
-                return
-            for fold in self.folds:
-                self._try((NETWORK, steps), fold)
-            if not any(
-                self._values([(NETWORK, steps)], objective).mean()
-                < self._values([(NETWORK, before)], objective).mean()
-                for objective in (self.auto.fields.objective, "order")
-            ):
-                return
+            for name in list(growing):
+                one = self.tried[name, before]
+                others = sum(tried.seconds for key, tried in self.tried.items() if key[0] not in _NETWORKS)
+                if one.seconds * steps / before * (1 + share) + others * share > self._left():
+                    growing.remove(name)
+                    continue
+                for fold in self.folds:
+                    self._try((name, steps), fold)
+                if (name, steps) not in self.tried or not self._better((name, steps), (name, before)):
+                    growing.remove(name)
+
+    def _better(self, key: tuple[str, int], other: tuple[str, int]) -> bool:
+        """Return whether one is better than another by what is asked, or by the order."""
+        objectives = {self.auto.fields.objective, "order"}
+        return any(self._values([key], one).mean() < self._values([other], one).mean() for one in objectives)
 
     def _try(self, key: tuple[str, int], fold: Fold) -> None:
         """Train one without the graphs of a fold, and keep what it says of these."""
@@ -357,9 +368,9 @@ class _Search:
     def _best(self) -> Choice:
         objective = self.auto.fields.objective
         judge = partial(self._values, objective=objective)
-        networks = [key for key in self.tried if key[0] == NETWORK]
+        networks = [key for key in self.tried if key[0] in _NETWORKS]
         network = min(networks, key=lambda key: float(judge([key]).mean()), default=None)
-        keys = [key for key in self.tried if key[0] != NETWORK or key == network]
+        keys = [key for key in self.tried if key not in networks or key == network]
         means = [c for size in range(1, len(keys) + 1) for c in itertools.combinations(keys, size)]
         values = [judge(c) for c in means]
         best = min(values, key=lambda value: float(value.mean()))
@@ -370,13 +381,12 @@ class _Search:
             " + ".join(name for name, _ in c): sign * float(v.mean())
             for c, v in zip(means, values, strict=True)
         }
-        shorter = [key for key in networks if key != network]
-        told |= {
-            f"network of {counted(key[1], 'step')}": sign * float(judge([key]).mean()) for key in shorter
-        }
+        for name, steps in networks:
+            if (name, steps) != network:
+                told[f"{name} of {counted(steps, 'step')}"] = sign * float(judge([(name, steps)]).mean())
         named = tuple(name for name, _ in taken)
-        steps = self.lengths[0] if network is None else network[1]
-        return Choice(named, steps, objective, told, len(self.times), len(self.folds), self.left_out)
+        length = self.lengths[0] if network is None else network[1]
+        return Choice(named, length, objective, told, len(self.times), len(self.folds), self.left_out)
 
 
 def _as_good(value: Values, best: Values) -> bool:

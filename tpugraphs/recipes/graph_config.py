@@ -23,6 +23,7 @@ class GraphConfig(TrainingFields):
     convolutions: int = option(2, 0, 16, doc="rounds of message passing, where graphs have edges")
     dropout: float = option(0.2, 0.0, 0.99, doc="share of a block's columns that are dropped in training")
     noise: float = option(0.1, 0.0, 10.0, doc="standard deviation of what is added to features in training")
+    nodes: bool = option(True, doc="nodes are seen; False: a graph is what its own features say")
     powers: bool = option(True, doc="features of the configs' divisibility by powers of two")
     levels: int = option(0, 0, 64, doc="numbers with at most this many values also get a column per value")
     unknown: str = option("error", choices=("error", "zero"), doc="a category that was not seen in training")
@@ -52,7 +53,8 @@ def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
 
 def _nodes(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps that pool the nodes to one row, or to one per config if nodes have digits."""
-    if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
+    known = sizes.described or sizes.opcodes is not None or sizes.edges
+    if sizes.digits[0] == 0 and not (known and fields.nodes):
         return []
     width, op = fields.width, "linear" if sizes.digits[0] == 0 else "config_linear"
     steps = [] if sizes.opcodes is None else [opcodes("node_feat", sizes.opcodes, _OPCODE_COLUMNS)]
