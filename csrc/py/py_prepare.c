@@ -402,7 +402,8 @@ static PyMethodDef methods[] = {
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
     {"set_state", set_state, METH_VARARGS,
-     PyDoc_STR("set_state(state, unfinished=False): take over what get_state gave, also of a fit that goes on.")},
+     PyDoc_STR(
+         "set_state(state, unfinished=False): take over what get_state gave, also of a fit that goes on.")},
     {NULL, NULL, 0, NULL},
 };
 

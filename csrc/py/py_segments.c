@@ -214,8 +214,9 @@ static PyMethodDef methods[] = {
          "trains of a graph. `moved` are scale and shift of the scores, and those of the graph's score if "
          "given. A graph in one segment is trained as a whole: its segment is None.")},
     {"store", store, METH_VARARGS,
-     PyDoc_STR("store(graph, count, segment, rows (n,), scores (n,)): keep the fresh scores of configs of a graph "
-               "in one of its `count` segments.")},
+     PyDoc_STR(
+         "store(graph, count, segment, rows (n,), scores (n,)): keep the fresh scores of configs of a graph "
+         "in one of its `count` segments.")},
     {"tensors", tensors, METH_NOARGS,
      PyDoc_STR("tensors(): everything stored, as tensors of a checkpoint; none if nothing is.")},
     {"restore", restore, METH_VARARGS,
