@@ -5,12 +5,12 @@ import time
 import numpy as np
 import pytest
 from broken.rankers import rewrite
-from rankers import small_any, small_graph
+from rankers import small_any, small_graph, small_tile
 
 import tpugraphs as tg
 from tpugraphs.cli import main
 from tpugraphs.errors import CheckpointError, ConfigError, Error
-from tpugraphs.ranker import auto, trees
+from tpugraphs.ranker import auto, process, trees
 from tpugraphs.ranker.auto import NETWORK, PROCESS, ROWS, TREES, Choice
 
 GRAPHS = [small_any(seed) for seed in range(6)]
@@ -277,7 +277,58 @@ def test_what_it_does_not_take():
         fitted().adapt(GRAPHS[0])
 
 
-def test_nothing_that_can_be_trained_is_an_error_that_says_why():
-    same = [small_any(seed, runtime=np.ones(48)) for seed in range(3)]
-    with pytest.raises(Error, match="nothing can be trained on these graphs: process: .*network: "):
-        fitted(same)
+def test_graphs_without_an_order_are_left_out_with_a_warning():
+    same, unmeasured = small_any(7, runtime=np.ones(48)), small_any(8, runtime=None)
+    with pytest.warns(UserWarning, match="2 graphs left out of the fit: small7"):
+        ranker = fitted([same, *GRAPHS, unmeasured])
+    assert ranker.choice_.judged == 6 and ranker.history_.skipped.keys() == {"small7", "small8"}
+    assert ranker.choice_ == fitted().choice_ and not ranker.knows(same)
+    with pytest.raises(tg.DataError, match="none of the 2 graphs can be trained on; the last: small8"):
+        fitted([same, unmeasured])
+
+
+def test_what_learns_the_folds_but_not_all_graphs_is_left_out(monkeypatch, no_trees):
+    configs = len(np.unique(np.concatenate([graph.config_feat for graph in GRAPHS]), axis=0))
+    monkeypatch.setattr(process, "_PROGRAMS", configs - 1)
+    monkeypatch.setattr(auto, "_as_good", lambda value, best: True)  # then the order decides: the process
+    choice = fitted(objective="order", steps=1).choice_
+    assert "different configs" in choice.left_out[PROCESS] and choice.members in ((NETWORK,), (ROWS,))
+
+
+def test_the_process_learns_some_configs_of_a_large_table(monkeypatch):
+    monkeypatch.setattr(auto, "_ROWS", 20)
+    x = np.random.default_rng(0).integers(1, 64, (80, 3)).astype(float)
+    ranker = tg.Ranker("auto", members="process").fit(x, np.abs(x - 20).sum(1), verbose=False)
+    assert len(ranker.estimator.ensemble.rankers[0].learnt["x"]) == 20
+
+
+def test_schemas_that_were_inferred_are_joined(no_trees):
+    rng = np.random.default_rng(0)
+    graphs = [
+        tg.Graph(
+            config_feat=rng.integers(1, 9, (30, 3)).astype(float), node_config_ids=np.array([0, 1]),
+            node_feat=np.ones((4, 1)), edge_index=np.zeros((0, 2), np.int64), name=f"g{i}",
+            node_config_feat=rng.integers(-1, 2 + i, (30, 2, 2)), runtime=rng.random(30) + 1,
+        )
+        for i in range(4)
+    ]  # fmt: skip
+    ranker = fitted(graphs, steps=3)
+    assert ranker.choice_.judged == 4 and [digit.values for digit in ranker.schema.digits] == [5, 5]
+    few = fitted(graphs[0].select(range(8)), steps=3)
+    assert few.choice_.members == (NETWORK,) and PROCESS in few.choice_.left_out
+    with pytest.raises(Error, match="auto: process: g0: .*digits"):
+        fitted(graphs, members="process")
+
+
+def test_published_graphs_are_learnt_by_networks():
+    choice = fitted([small_tile(seed) for seed in range(3)], steps=3).choice_
+    assert "alone" in choice.left_out[TREES] and NETWORK in choice.values
+
+
+def test_a_table_of_equal_rows_has_nothing_to_choose_by():
+    x = np.repeat([[1.0, 2.0], [3.0, 4.0]], 10, axis=0)
+    assert fitted_table(x, np.arange(1.0, 21)).choice_.values == {}
+
+
+def fitted_table(x, y):
+    return tg.Ranker("auto", **QUICK).fit(x, y, verbose=False)

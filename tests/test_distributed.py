@@ -295,6 +295,36 @@ def test_a_file_with_other_content_on_a_rank_is_refused():
         assert "small" in str(error) and "give all ranks the same files" in str(error), repr(error)
 
 
+def test_a_graph_that_is_of_use_on_one_rank_only_ends_all():
+    graphs = [small_graph(seed) for seed in range(6)]
+
+    def work(comm):
+        files = Files(graphs)
+        if comm.rank == 1:  # the same runtimes, but all configs are the same
+            files.graphs = [g.replace(node_config_feat=np.zeros_like(g.node_config_feat)) for g in graphs]
+        tg.Ranker("first-layout", **FIELDS, steps=9, slates=2).fit(files, communicator=comm, verbose=False)
+
+    assert all(isinstance(error, Error) for error in together(2, work))
+
+
+def test_seeds_with_other_files_to_validate_on_are_refused():
+    def work(comm):
+        valid = Files([small_graph(9, config_runtime=small_graph(8 + comm.rank).config_runtime)])
+        train = [small_graph(seed) for seed in range(2)]
+        tg.train_seeds("first-layout", train, valid, seeds=2, steps=2, communicator=comm, verbose=False)
+
+    assert all("differ in contents of graphs to validate on" in str(error) for error in together(2, work))
+
+
+def test_weights_on_one_rank_only_are_refused():
+    def work(comm):
+        weights = [np.ones(96)] * 2 if comm.rank else None
+        train = [small_graph(0), small_graph(1)]
+        tg.Ranker("first-layout", steps=2).fit(train, sample_weight=weights, communicator=comm, verbose=False)
+
+    assert all("differ in sample weights" in str(error) for error in together(2, work))
+
+
 def test_weights_and_further_features_are_those_of_one_rank():
     graphs = [small_graph(seed) for seed in range(5)]
     weights = [np.linspace(0, 1 + i, 96) for i in range(5)]

@@ -525,3 +525,16 @@ def test_wrong_options(capsys, tmp_path, options, word):
 
 def test_the_core_has_no_limit_left():
     assert _core.get_num_threads() == tg.get_num_threads() >= 1
+
+
+def test_training_ends_for_all_seeds_where_no_graph_is_of_use(monkeypatch):
+    prepare = trainset.TrainingSet._prepare
+
+    def slowly(self, index):
+        time.sleep(0.05)
+        return prepare(self, index)
+
+    monkeypatch.setattr(trainset.TrainingSet, "_prepare", slowly)
+    same = [small_graph(seed, node_config_feat=np.zeros((96, 4, 18), np.int8)) for seed in range(2)]
+    with pytest.raises(tg.DataError, match="none of the 2 graphs"):
+        tg.train_seeds("first-layout", same, seeds=2, workers=2, steps=3, verbose=False, **FIELDS)

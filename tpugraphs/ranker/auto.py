@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import partial, reduce
 from numbers import Real
 from typing import Any, Unpack
 
@@ -20,6 +20,9 @@ from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions
+from tpugraphs.kernels import sample_without_replacement
+from tpugraphs.kernels.streams import Stream
+from tpugraphs.preprocess.checks import check_measured, check_order
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.ensemble import Ensemble
@@ -31,11 +34,13 @@ from tpugraphs.recipes import Recipe
 from tpugraphs.system import Progress, counted, log, tensorfile
 from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
 from tpugraphs.training.fit import FitOptions
-from tpugraphs.training.trainset import as_graphs, known_as, no_graphs
+from tpugraphs.training.trainset import as_graphs, known_as, no_graphs, warn_of_skipped
 
 PROCESS, TREES, NETWORK, ROWS = "process", "trees", "network", "row network"
 _NETWORKS: dict[str, dict[str, Any]] = {NETWORK: {}, ROWS: {"nodes": False}}
 _STEPS = (250, 1000, 4000, 16_000, 64_000)  # of networks, as long as the time allows
+_ROWS = 500  # of a single graph that the process learns: its time grows with the cube
+_WHY = (Error, ConfigError, DataError)  # why something cannot be trained
 _LEAST = 10  # configs of a single graph to choose by
 _UNSEEN = 0.25  # of its configs, in a fold
 _ERRORS = 2  # standard errors between what counts as equally good
@@ -80,12 +85,12 @@ class Choice:
             return f"{told}: not chosen by cross-validation"
         unit = "tau {:.3f}" if self.objective == "order" else "{:.2f} % above the best"
         order = sorted(self.values, key=lambda name: self.values[name] * (-1) ** (self.objective == "order"))
-        others = ", ".join(f"{name} {self.values[name]:.3g}" for name in order if name != named)
+        others = "".join(f", {name} {self.values[name]:.3g}" for name in order if name != named)
         left_out = "; ".join(f"{name}, {text}" for name, text in self.left_out.items())
         why = f" Left out: {left_out}." if left_out else ""
         return (
             f"{told}: {unit.format(self.values[named])} ({self.objective}), by cross-validation over "
-            f"{counted(self.judged, 'graph')} in {counted(self.folds, 'fold')}; {others}.{why}"
+            f"{counted(self.judged, 'graph')} in {counted(self.folds, 'fold')}{others}.{why}"
         )
 
 
@@ -153,10 +158,16 @@ class AutoEstimator(Estimator):
         self, name: str, train: Sequence[Graph], steps: int, callbacks: Sequence[Callback] = ()
     ) -> Any:
         """Train one on graphs."""
+        if name == PROCESS and len(train) == 1:
+            (graph,) = train
+            key = (self.seed, Stream.TREES)
+            some = sample_without_replacement(graph.ran.size, min(graph.ran.size, _ROWS), key, order="sorted")
+            return GaussianProcess(seed=self.seed).fit(graph, np.asarray(graph.ran)[some])
         if name == PROCESS:
-            made: Any = (GaussianProcess if len(train) == 1 else MultiTaskGaussianProcess)(seed=self.seed)
-            return made.fit(train[0] if len(train) == 1 else train)
+            return MultiTaskGaussianProcess(seed=self.seed).fit(train)
         if name == TREES:
+            if any(graph.kind != self.kind for graph in train):
+                raise ConfigError("trees of published graphs are those of eighth-lightgbm, alone")
             made = Ranker("eighth-lightgbm", self.seed, objective="l2", target="normal-score")
         else:
             own = _NETWORKS[name]
@@ -175,25 +186,26 @@ class AutoEstimator(Estimator):
             if getattr(how, name) is not None:
                 raise ConfigError(f"{name}: auto, which trains several rankers, takes none; name one of them")
         began = time.monotonic()
-        graphs = list(every_graph("train", train))
-        for graph in graphs:
-            check_graph("train", graph)
+        self.history = History(metric=self.fields.metric)
+        graphs = _of_use(list(every_graph("train", train)), self.history.skipped)
         steps = how.steps or how.epochs
-        if self.fields.members:
-            named = tuple(part.strip() for part in self.fields.members.split("+"))
-            if unknown := [name for name in named if name not in (PROCESS, TREES, *_NETWORKS)]:
-                expected = f"some of {PROCESS}, {TREES}, {NETWORK} and {ROWS}, joined by +"
-                raise ConfigError(f"members: expected {expected}, got {unknown[0]!r:.40}")
-            choice = Choice(named, steps or _STEPS[1], self.fields.objective, {}, 0, 0, {})
-        else:
-            with Progress(None, "auto", "fit", how.verbose) as bar:
-                choice = _Search(self, graphs, valid, steps, began, bar).choose()
-        made = [self._member(name, graphs, choice.steps, how.callbacks) for name in choice.members]
-        self.ensemble = Ensemble(made)
+        with Progress(None, "auto", "fit", how.verbose) as bar:
+            search = _Search(self, graphs, valid, steps, began, bar)
+            while self.ensemble is None:
+                choice = search.choose()
+                for name in choice.members:
+                    try:
+                        search.made[name] = self._member(name, graphs, choice.steps, how.callbacks)
+                    except _WHY as error:  # fewer graphs could be learnt
+                        search.leave_out(name, error)
+                        break
+                else:
+                    self.ensemble = Ensemble([search.made[name] for name in choice.members])
         self.learnt_from = frozenset(known_as(graph) for graph in graphs)
         self.choice = choice
         log.info("auto: %s", choice)
-        self.history = History(metric=self.fields.metric, seconds=time.monotonic() - began)
+        self.history.seconds = time.monotonic() - began
+        warn_of_skipped(self.history.skipped, stacklevel=3)
         return self.history
 
     def scores(
@@ -265,6 +277,7 @@ class _Search:
         self.left_out: dict[str, str] = {}
         self.folds = _folds(graphs, valid, auto.fields.cv, auto.seed)
         self.times: list[Values] = []  # of the judged graphs
+        self.made: dict[str, Any] = {}  # members, trained on all graphs
         first = graphs[0]  # without features of its own a graph is nothing but its nodes
         self.described = first.graph_feat is not None and first.num_nodes > 1
 
@@ -279,19 +292,31 @@ class _Search:
         Error
             Nothing can be trained on these graphs.
         """
-        shortest = self.lengths[0]
+        fields, shortest = self.auto.fields, self.lengths[0]
+        if fields.members:
+            named = tuple(dict.fromkeys(part.strip() for part in fields.members.split("+")))
+            if unknown := [name for name in named if name not in (PROCESS, TREES, *_NETWORKS)]:
+                expected = f"some of {PROCESS}, {TREES}, {NETWORK} and {ROWS}, joined by +"
+                raise ConfigError(f"members: expected {expected}, got {unknown[0]!r:.40}")
+            if failed := [name for name in named if name in self.left_out]:
+                raise Error(f"auto: {failed[0]}: {self.left_out[failed[0]]}")
+            return Choice(named, self.lengths[len(self.lengths) > 1], fields.objective, {}, 0, 0, {})
         short = [(PROCESS, shortest), (TREES, shortest), (NETWORK, shortest)]
         short += [(ROWS, shortest)] * self.described
-        if self.folds:
+        if self.folds and not self.times:
             self._first_look(short)
             self._longer_networks()
-        if not self.tried:
-            named = next((name for name, _ in short if name not in self.left_out), None)
-            if named is None:
-                why = "; ".join(f"{name}: {text}" for name, text in self.left_out.items())
-                raise Error(f"auto: nothing can be trained on these graphs: {why}")
-            return Choice((named,), self.lengths[-1], self.auto.fields.objective, {}, 0, 0, self.left_out)
-        return self._best()
+        if self.tried:
+            return self._best()
+        if left := [name for name, _ in short if name not in self.left_out]:
+            return Choice((left[0],), self.lengths[-1], fields.objective, {}, 0, 0, self.left_out)
+        why = "; ".join(f"{name}: {text}" for name, text in self.left_out.items())
+        raise Error(f"auto: nothing can be trained on these graphs: {why}")
+
+    def leave_out(self, name: str, why: Exception) -> None:
+        """Note why one cannot be trained, and forget what it said."""
+        self.left_out[name] = str(why)
+        self.tried = {key: tried for key, tried in self.tried.items() if key[0] != name}
 
     def _first_look(self, short: list[tuple[str, int]]) -> None:
         """Try all that is short on the first fold; then on as many more as half of the time allows."""
@@ -334,10 +359,8 @@ class _Search:
         began = time.monotonic()
         try:
             scorer = self.auto._member(key[0], list(fold.train), key[1])
-        except (Error, ConfigError, DataError) as error:
-            self.left_out[key[0]] = str(error)
-            for gone in [one for one in self.tried if one[0] == key[0]]:
-                del self.tried[gone]
+        except _WHY as error:
+            self.leave_out(key[0], error)
             return
         chooses = key[0] == PROCESS and self.auto.fields.objective == "best-of-k"
         tried = self.tried.setdefault(key, _Tried([], [] if chooses else None, 0.0))
@@ -389,6 +412,29 @@ class _Search:
         return Choice(named, length, objective, told, len(self.times), len(self.folds), self.left_out)
 
 
+def _of_use(graphs: list[Graph], skipped: dict[str, str]) -> list[Graph]:
+    """Return the graphs with an order to learn, in a schema that fits all; note why others have none."""
+    found = []
+    for graph in graphs:
+        check_graph("train", graph)
+        try:
+            check_measured(graph, "graph")
+            check_order(str(graph.name), measured_runtimes(graph, np.asarray(graph.ran)), None)
+            found.append(graph)
+        except DataError as error:
+            if len(graphs) == 1:
+                raise
+            skipped[str(graph.name)] = str(error)
+    if not found:
+        last = [*skipped.values()][-1]
+        raise DataError(f"none of the {len(graphs)} graphs can be trained on; the last: {last}")
+    schemas = [graph.schema for graph in found if graph.schema.inferred]
+    if len(schemas) == len(found) and any(schema != schemas[0] for schema in schemas):
+        whole = replace(reduce(Schema.join, schemas), inferred=False)  # a fold may not show all of it
+        found = [graph.replace(schema=whole) if graph.kind == "graph" else graph for graph in found]
+    return found
+
+
 def _as_good(value: Values, best: Values) -> bool:
     """Return whether the mean is within some standard errors of the best one, compared graph by graph."""
     worse = value - best
@@ -403,7 +449,10 @@ def _folds(graphs: list[Graph], valid: Any, count: int, seed: int) -> list[Fold]
     if len(graphs) == 1:
         if graphs[0].ran.size < _LEAST:
             return []
-        parts = [split_configs(graphs[0], (1 - _UNSEEN, _UNSEEN), seed + i) for i in range(count)]
+        try:
+            parts = [split_configs(graphs[0], (1 - _UNSEEN, _UNSEEN), seed + i) for i in range(count)]
+        except DataError:  # too few that differ
+            return []
         halves = [[[graphs[0].select(rows)] for rows in part] for part in parts]
         return [Fold(f"split {i}", known, (), unseen) for i, (known, unseen) in enumerate(halves)]
     families = [family(graph) for graph in graphs]

@@ -324,6 +324,7 @@ class Fit(RunningFit):
         """Return the number of the next visit to a graph that may be trained on, and of that graph."""
         index = None
         while index is None or index in self.data.useless:
+            self.data.require_some()  # another fit may have found that there is none
             index, _ = self.visits.at(self.visit)
             self.visit += 1
         return self.visit - 1, index
@@ -375,10 +376,7 @@ class Fit(RunningFit):
 
                 def unit(part: int) -> tuple[float, list[Fresh]]:
                     interrupts.check()
-                    given = [(v, i, self.data.prepared(i)) for v, i in units[part]]
-                    visited = [
-                        self._slate(v, i, prepared) for v, i, prepared in given if prepared is not None
-                    ]
+                    visited = [self._slate(v, i, self.data.as_agreed(i)) for v, i in units[part]]
                     return self._part(interrupts, number, visited, (part, parts)), self._fresh(visited)
 
                 work = [sum(self.data.sizes[index] for _, index in one) for one in units]

@@ -311,10 +311,15 @@ class TrainingSet:
 
     def contents(self) -> dict[str, str]:
         """Return digests of what is learnt from and validated on, for ranks to compare."""
-        return self._described() | {"contents of graphs to train on": digest(sorted(self.known))}
+        found = self._described() | {"contents of graphs to train on": digest(sorted(self.known))}
+        if self.ranks is None:  # all are here
+            valid = [digest([prepared.name, np.asarray(prepared.times)]) for prepared, _ in self.valid]
+            found["contents of graphs to validate on"] = digest(valid)
+        return found
 
     def _described(self) -> dict[str, str]:
-        return {what: described(graphs) for what, graphs in self._given.items()}
+        sizes = [None if one is None else np.shape(one) for one in self.weights or ()]
+        return {"sample weights": str(sizes)} | {what: described(one) for what, one in self._given.items()}
 
     def prepared(self, index: int) -> _core.Prepared | None:
         """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
@@ -344,13 +349,25 @@ class TrainingSet:
                 self._leave_out(index, *found)
         return not any(index in self.useless for index in new)
 
+    def as_agreed(self, index: int) -> _core.Prepared:
+        """Return a graph that some rank has prepared."""
+        prepared = self.prepared(index)
+        if prepared is None:
+            raise self._differs(index)
+        return prepared
+
+    def _differs(self, index: int) -> ConfigError:
+        expected, todo = "the graph that another rank has opened", "give all ranks the same files"
+        return ConfigError(
+            f"communicator: expected of {self.looked[index].name} {expected}, got another; {todo}"
+        )
+
     def _prepare(self, index: int) -> _core.Prepared | None:
         graph, looked = self.graphs[index], self.looked[index]
         weights = graph_weights(graph, self.weights[index]) if self.weights else None
         try:
             if self.ranks is not None and known_as(graph) != looked.known:
-                expected, todo = "the graph that another rank has opened", "give all ranks the same files"
-                raise ConfigError(f"communicator: expected of {looked.name} {expected}, got another; {todo}")
+                raise self._differs(index)
             prepared = self.pipeline.apply_measured(graph, weights)
         except DataError as error:
             if len(self.graphs) == 1:
@@ -361,7 +378,12 @@ class TrainingSet:
 
     def _leave_out(self, index: int, name: str, why: str) -> None:
         self.useless[index], self.skipped[name] = name, why
+        self.require_some()
+
+    def require_some(self) -> None:
+        """Raise DataError if no graph can be trained on."""
         if len(self.useless) == len(self.graphs):
+            why = self.skipped[[*self.useless.values()][-1]]
             raise DataError(f"none of the {len(self.graphs)} graphs can be trained on; the last: {why}")
 
     def _look(self, learn: bool) -> None:
