@@ -242,6 +242,7 @@ def test_families_stay_together():
     named = [small_any(seed, name=f"{'abcdef'[seed // 2]}-{seed}") for seed in range(6)]
     for fold in auto._folds(named, None, 3, 0):
         assert {graph.name[0] for graph in fold.train}.isdisjoint({graph.name[0] for graph in fold.unseen})
+    assert len(auto._folds(named, None, 5, 0)) == 3  # as many as families
     assert len(auto._folds(GRAPHS, None, 6, 0)) == 6  # one family: each graph for itself
 
 
@@ -254,15 +255,19 @@ def test_files_hold_the_choice_and_are_checked(tmp_path):
     loaded = tg.load_ranker(path)
     assert loaded.choice_ == ranker.choice_ and isinstance(loaded.choice_, Choice)
     np.testing.assert_array_equal(loaded.predict(graph), ranker.predict(graph))
-    for broken in ({}, 3, {**ranker.to_file()[0]["choice"], "members": 3}):
+    choice = ranker.to_file()[0]["choice"]
+    for broken in ({}, 3, {**choice, "members": 3}, {**choice, "values": {"process": "x"}}):
         bad = rewrite(path, tmp_path / "bad.safetensors", lambda m, t, broken=broken: m.update(choice=broken))
         with pytest.raises(CheckpointError, match="choice|steps|members"):
             tg.load_ranker(bad)
 
 
 def test_what_it_does_not_take():
+    with pytest.raises(ConfigError, match="callbacks"):
+        tg.Ranker("auto").fit(GRAPHS, callbacks=[3])
     for given in (
         {"sample_weight": [np.ones(48)] * 6},
+        {"checkpoint_dir": "somewhere"},
         {"communicator": tg.distributed.SingleCommunicator()},
     ):
         with pytest.raises(ConfigError, match=f"{next(iter(given))}: auto"):
@@ -318,6 +323,30 @@ def test_schemas_that_were_inferred_are_joined(no_trees):
     assert few.choice_.members == (NETWORK,) and PROCESS in few.choice_.left_out
     with pytest.raises(Error, match="auto: process: g0: .*digits"):
         fitted(graphs, members="process")
+
+
+def test_a_longer_network_that_fails_leaves_the_shorter_one(monkeypatch, no_trees):
+    member, calls = auto.AutoEstimator._member, []
+
+    def made(self, name, train, steps, *callbacks):
+        calls.append((name, steps))
+        if steps == 1000 and calls.count((name, steps)) == 1:
+            raise Error("training diverged")
+        return member(self, name, train, min(steps, 3), *callbacks)
+
+    monkeypatch.setattr(auto.AutoEstimator, "_member", made)
+    choice = tg.Ranker("auto", seconds=1000, cv=2).fit(GRAPHS, verbose=False).choice_
+    assert choice.left_out.keys() == {TREES} and "network" in str(choice.values)
+    assert not [name for name in choice.values if "1,000" in name]
+
+
+def test_what_is_judged_is_what_is_trained(monkeypatch):
+    made = []
+    for kind in (process.GaussianProcess, process.MultiTaskGaussianProcess):
+        fit = kind.fit
+        monkeypatch.setattr(kind, "fit", lambda *given, fit=fit, kind=kind: made.append(kind) or fit(*given))
+    fitted(GRAPHS[:2], steps=1)
+    assert set(made) == {process.MultiTaskGaussianProcess}
 
 
 def test_published_graphs_are_learnt_by_networks():

@@ -36,6 +36,7 @@ class MallInfo(ctypes.Structure):
 
 def in_use():
     gc.collect()
+    sys._clear_type_cache()  # it keeps names that were looked up by other strings, up to 4,096 of them
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = MallInfo
     info = mallinfo()

@@ -32,6 +32,7 @@ from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess, 
 from tpugraphs.ranker.ranker import ESTIMATORS, Ranker
 from tpugraphs.recipes import Recipe
 from tpugraphs.system import Progress, counted, log, tensorfile
+from tpugraphs.system.arguments import check_type
 from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.trainset import as_graphs, known_as, no_graphs, warn_of_skipped
@@ -132,6 +133,7 @@ class AutoEstimator(Estimator):
         self.choice: Choice | None = None
         self.history: History | None = None
         self.learnt_from: frozenset[str] = frozenset()
+        self.single = False  # whether all that is learnt is one graph
 
     @property
     def kind(self) -> str:
@@ -158,7 +160,7 @@ class AutoEstimator(Estimator):
         self, name: str, train: Sequence[Graph], steps: int, callbacks: Sequence[Callback] = ()
     ) -> Any:
         """Train one on graphs."""
-        if name == PROCESS and len(train) == 1:
+        if name == PROCESS and self.single:
             (graph,) = train
             key = (self.seed, Stream.TREES)
             some = sample_without_replacement(graph.ran.size, min(graph.ran.size, _ROWS), key, order="sorted")
@@ -182,12 +184,15 @@ class AutoEstimator(Estimator):
         Graphs of `valid` replace cross-validation; a share of the configs has no effect. Callbacks see what
         is trained in the end, if that takes steps.
         """
-        for name in ("sample_weight", "communicator"):
+        for callback in how.callbacks:
+            check_type("callbacks", callback, Callback)
+        for name in ("sample_weight", "communicator", "checkpoint_dir"):
             if getattr(how, name) is not None:
                 raise ConfigError(f"{name}: auto, which trains several rankers, takes none; name one of them")
         began = time.monotonic()
         self.history = History(metric=self.fields.metric)
         graphs = _of_use(list(every_graph("train", train)), self.history.skipped)
+        self.single = len(graphs) == 1
         steps = how.steps or how.epochs
         with Progress(None, "auto", "fit", how.verbose) as bar:
             search = _Search(self, graphs, valid, steps, began, bar)
@@ -246,8 +251,10 @@ class AutoEstimator(Estimator):
         choice = {name: tensorfile.entry(path, given, name, kind) for name, kind in kinds.items()}
         members = tensorfile.entry(path, given, "members", list)
         with tensorfile.sound(path, "choice", "what was chosen, and by which values"):
+            choice["values"] = {name: float(value) for name, value in choice["values"].items()}
             self.ensemble = Ensemble(rankers)
             self.choice = Choice(tuple(map(str, members)), **choice)
+            str(self.choice)  # its values have the name of what was chosen
 
 
 class _Search:
@@ -344,9 +351,8 @@ class _Search:
                 if one.seconds * steps / before * (1 + share) + others * share > self._left():
                     growing.remove(name)
                     continue
-                for fold in self.folds:
-                    self._try((name, steps), fold)
-                if (name, steps) not in self.tried or not self._better((name, steps), (name, before)):
+                whole = all(self._try((name, steps), fold) for fold in self.folds)
+                if not whole or not self._better((name, steps), (name, before)):
                     growing.remove(name)
 
     def _better(self, key: tuple[str, int], other: tuple[str, int]) -> bool:
@@ -354,14 +360,16 @@ class _Search:
         objectives = {self.auto.fields.objective, "order"}
         return any(self._values([key], one).mean() < self._values([other], one).mean() for one in objectives)
 
-    def _try(self, key: tuple[str, int], fold: Fold) -> None:
-        """Train one without the graphs of a fold, and keep what it says of these."""
+    def _try(self, key: tuple[str, int], fold: Fold) -> bool:
+        """Train one without the graphs of a fold, and keep its scores of these; return whether it could."""
         began = time.monotonic()
         try:
             scorer = self.auto._member(key[0], list(fold.train), key[1])
         except _WHY as error:
-            self.leave_out(key[0], error)
-            return
+            if key[1] == self.lengths[0]:
+                self.leave_out(key[0], error)
+            self.tried.pop(key, None)  # a longer network: the shorter one stays
+            return False
         chooses = key[0] == PROCESS and self.auto.fields.objective == "best-of-k"
         tried = self.tried.setdefault(key, _Tried([], [] if chooses else None, 0.0))
         for i in range(len(fold.unseen)):
@@ -372,6 +380,7 @@ class _Search:
                 tried.chosen.append(scorer.choose(graph, self.auto.fields.tried, rows))
         tried.seconds += time.monotonic() - began
         self.bar.update(1)
+        return True
 
     def _values(self, keys: Sequence[tuple[str, int]], objective: str) -> Values:
         """Return how bad the mean of the scores is on every judged graph."""
@@ -456,8 +465,8 @@ def _folds(graphs: list[Graph], valid: Any, count: int, seed: int) -> list[Fold]
         halves = [[[graphs[0].select(rows)] for rows in part] for part in parts]
         return [Fold(f"split {i}", known, (), unseen) for i, (known, unseen) in enumerate(halves)]
     families = [family(graph) for graph in graphs]
-    groups = families if len(set(families)) >= count else None
-    return unseen_graphs(graphs, groups, folds=min(count, len(graphs)), seed=seed)
+    groups = families if len(set(families)) > 1 else range(len(graphs))
+    return unseen_graphs(graphs, [*groups], folds=min(count, len(set(groups))), seed=seed)
 
 
 ESTIMATORS["auto"] = AutoEstimator

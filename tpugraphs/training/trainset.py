@@ -294,7 +294,7 @@ class TrainingSet:
         self._given = {"graphs to train on": self.graphs, "graphs to validate on": held}
         if self.ranks is not None:
             self.ranks.agree_on_bits(self._described())
-        if len(self.graphs) == 1:
+        if len(self.graphs) == 1 and self.ranks is None:
             check_measured(self.graphs[0], pipeline.kind)
         self._look(learn=how.init is None)
         self.known.update(one.known for one in self.looked if one.why is None)
