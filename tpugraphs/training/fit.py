@@ -311,11 +311,11 @@ class Fit(RunningFit):
         finally:
             setattr(self.history, clock, getattr(self.history, clock) + time.monotonic() - began)
 
-    def _armed(self, interrupts: Interrupts, clock: str, work: Callable[[], Any]) -> Any:
+    def _armed(self, interrupts: Interrupts, clock: str, work: Callable[[], Any], armed: bool = True) -> Any:
         """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
         with self._timed(clock):
             try:
-                interrupts.armed = True
+                interrupts.armed = armed
                 return work()
             finally:
                 interrupts.armed = False
@@ -375,14 +375,13 @@ class Fit(RunningFit):
                 units = [visits[part * each : (part + 1) * each] for part in range(parts)]
 
                 def unit(part: int) -> tuple[float, list[Fresh]]:
-                    interrupts.check()
                     visited = [self._slate(v, i, self.data.as_agreed(i)) for v, i in units[part]]
                     return self._part(interrupts, number, visited, (part, parts)), self._fresh(visited)
 
                 work = [sum(self.data.sizes[index] for _, index in one) for one in units]
-                losses, fresh = self.shared.take(work, unit, self.network.trainer.grads)
+                losses, fresh = self.shared.take(work, unit, self.network.trainer.grads, interrupts.check)
             update = functools.partial(self.optimizer.update, number, rate, norms)
-            self._in_core(interrupts, graphs, update)
+            self._in_core(interrupts, graphs, update, self.ranks is None)  # ranks stop in an exchange
         except KeyboardInterrupt:
             interrupts.pressed = True
             if not norms:
@@ -414,10 +413,12 @@ class Fit(RunningFit):
             for (index, (prepared, rows, segment, _)), scores in pairs if segment is not None
         ]  # fmt: skip
 
-    def _in_core(self, interrupts: Interrupts, graphs: Sequence[int], work: Callable[[], Any]) -> Any:
+    def _in_core(
+        self, interrupts: Interrupts, graphs: Sequence[int], work: Callable[[], Any], armed: bool = True
+    ) -> Any:
         """Return the result of a part of a step; explain what may go wrong with these graphs."""
         try:
-            return self._armed(interrupts, "step_seconds", work)
+            return self._armed(interrupts, "step_seconds", work, armed)
         except DataError as error:
             self._restore_best()
             names = ", ".join(dict.fromkeys(self.data.looked[index].name for index in graphs))

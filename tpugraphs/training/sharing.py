@@ -28,7 +28,7 @@ class SharedStep:
 
     def take(
         self, work: Sequence[int], compute: Callable[[int], tuple[float, list[Fresh]]],
-        grads: NDArray[np.float32],
+        grads: NDArray[np.float32], check: Callable[[], None],
     ) -> tuple[list[float], list[Fresh]]:  # fmt: skip
         """Compute the units of this rank and sum over all.
 
@@ -40,6 +40,8 @@ class SharedStep:
             Takes the number of a unit, adds its gradients to `grads`, and returns its loss and scores.
         grads : (n,) float32 array
             The sum of all gradients afterwards, in an order that does not depend on the ranks.
+        check : callable
+            Raises KeyboardInterrupt if the step is to end, which then ends on all ranks.
 
         Returns
         -------
@@ -53,7 +55,9 @@ class SharedStep:
 
         def share() -> Message:
             losses, fresh = list[float](), list[Fresh]()
+            check()
             for place in own:
+                check()
                 grads[:] = 0  # as of the first unit
                 loss, found = compute(order[place])
                 losses.append(loss)
