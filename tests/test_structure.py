@@ -367,7 +367,7 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3693,
+    "ranker": 3692,
     "layertime": 3312,
     "data": 2843,
     "recipes": 2549,
@@ -387,7 +387,7 @@ THIN = {
     "search": 226,
     "distributed": 389,
 }  # fmt: skip
-THIN_IN_ALL = 25675
+THIN_IN_ALL = 25674
 
 
 def code_lines(path):

@@ -168,7 +168,7 @@ def farmed(
 
 
 def _elsewhere(call: Callable[[], Any], remedy: str) -> Any:
-    """Submit a job, or wait for its result: `concurrent.futures.wait` takes no futures of Dask."""
+    """Submit a job or wait for its result; raise Error with the remedy if its worker has ended."""
     try:
         return call()
     except Error:

@@ -41,7 +41,6 @@ PROCESS, TREES, NETWORK, ROWS = "process", "trees", "network", "row network"
 _NETWORKS: dict[str, dict[str, Any]] = {NETWORK: {}, ROWS: {"nodes": False}}
 _STEPS = (250, 1000, 4000, 16_000, 64_000)  # of networks, as long as the time allows
 _ROWS = 500  # of a single graph that the process learns: its time grows with the cube
-_WHY = (Error, ConfigError, DataError)  # why something cannot be trained
 _LEAST = 10  # configs of a single graph to choose by
 _UNSEEN = 0.25  # of its configs, in a fold
 _ERRORS = 2  # standard errors between what counts as equally good
@@ -201,7 +200,7 @@ class AutoEstimator(Estimator):
                 for name in choice.members:
                     try:
                         search.made[name] = self._member(name, graphs, choice.steps, how.callbacks)
-                    except _WHY as error:  # fewer graphs could be learnt
+                    except Error as error:  # fewer graphs could be learnt
                         search.leave_out(name, error)
                         break
                 else:
@@ -266,7 +265,7 @@ class _Search:
         Trains them.
     graphs : list of graphs
     valid : graphs or None
-        To judge on in place of folds.
+        Graphs to judge on; None: cross-validation.
     steps : int or None
         Of the network, if the user gave them.
     began : float
@@ -356,7 +355,7 @@ class _Search:
                     growing.remove(name)
 
     def _better(self, key: tuple[str, int], other: tuple[str, int]) -> bool:
-        """Return whether one is better than another by what is asked, or by the order."""
+        """Return whether a candidate beats another by the objective or by Kendall's tau."""
         objectives = {self.auto.fields.objective, "order"}
         return any(self._values([key], one).mean() < self._values([other], one).mean() for one in objectives)
 
@@ -365,7 +364,7 @@ class _Search:
         began = time.monotonic()
         try:
             scorer = self.auto._member(key[0], list(fold.train), key[1])
-        except _WHY as error:
+        except Error as error:
             if key[1] == self.lengths[0]:
                 self.leave_out(key[0], error)
             self.tried.pop(key, None)  # a longer network: the shorter one stays

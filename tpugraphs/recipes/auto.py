@@ -1,4 +1,4 @@
-"""No recipe of its own: `auto` chooses among a process, trees, a network and their means by cross-validation.
+"""The recipe `auto`: choose among a process, trees, a network and their means by cross-validation.
 
 Which one ranks a table best depends on its size, its noise and on what is asked: the order of all
 configurations, or a fast one. :mod:`tpugraphs.ranker.auto` tries them on graphs that were left out.

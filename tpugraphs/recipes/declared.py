@@ -168,7 +168,7 @@ class TrainingFields:
 
 @dataclass(frozen=True)
 class EstimatorFields:
-    """Fields of recipes that train something else than a network."""
+    """Fields of recipes whose estimator is not a network, for example trees."""
 
     steps: int | None = option(300, 1, 10**6, doc="trees; None: as many as the epochs")
     epochs: int | None = option(None, 1, 10**6, doc="another name for steps: every tree sees all rows")

@@ -206,7 +206,7 @@ def _whole(graphs: GraphSequence) -> bool:
 
 
 def described(graphs: GraphSequence) -> str:
-    """Digest of graphs that does not open files: of those in memory, or of names and sizes of files."""
+    """Return a digest of graphs in memory, or of the names and sizes of files, which stay closed."""
     if _whole(graphs):
         return digest(known_as(graph) for graph in graphs if isinstance(graph, Graph))
     names, paths = getattr(graphs, "names", ()), getattr(graphs, "paths", ())
@@ -267,7 +267,7 @@ class TrainingSet:
     validates : bool
         Whether there are such graphs on any rank.
     skipped : dict of str to str
-        Why graphs were left out, by name.
+        Name of each graph that was left out -> reason.
     known : set of str
         Digests by `known_as` of the training graphs.
     hashes : dict of str to str
