@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from rankers import FIELDS, small_graph
 
 import tpugraphs as tg
 from tpugraphs import _core, distributed
+from tpugraphs.data import packs
+from tpugraphs.data.collections import sources_in
 from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
 from tpugraphs.distributed.ranks import Ranks, TreeSum, balanced
 from tpugraphs.errors import ConfigError, Error
@@ -181,7 +184,7 @@ def test_a_rank_that_ends_is_named_by_the_others():
 
 def test_facts_that_differ_are_named():
     def work(comm):
-        Ranks(comm).agree({"version": "1", "instruction set": "avx2" if comm.rank else "avx512"})
+        Ranks(comm).agree(lambda: {"version": "1", "instruction set": "avx2" if comm.rank else "avx512"})
 
     for found in together(2, work):
         assert isinstance(found, ConfigError)
@@ -194,7 +197,7 @@ def test_several_instruction_sets_are_refused_or_told(monkeypatch):
 
     def work(comm):
         mine[threading.get_ident()] = "avx2" if comm.rank else "avx512"
-        Ranks(comm).agree_on_bits({})
+        Ranks(comm).agree_on_bits(dict)
 
     assert all("TPUGRAPHS_MIXED_ISA=1" in str(one) for one in together(2, work))
     monkeypatch.setenv("TPUGRAPHS_MIXED_ISA", "1")
@@ -293,6 +296,57 @@ def test_a_file_with_other_content_on_a_rank_is_refused():
 
     for error in together(2, work):
         assert "small" in str(error) and "give all ranks the same files" in str(error), repr(error)
+
+
+def changed(graph):
+    """The same name, shapes and runtimes, and one digit that differs."""
+    digits = graph.config_digits.copy()
+    digits[0, 0, 0] = -1 if digits[0, 0, 0] == 2 else 2
+    return graph.replace(node_config_feat=digits)
+
+
+@pytest.mark.parametrize("suffix", ["", "npz", "tgpack"])
+@pytest.mark.parametrize("work", ["fit", "evaluate", "compare", "audit", "members"])
+def test_ranks_with_one_digit_that_differs_are_refused_at_the_start(suffix, work, tmp_path):
+    ours = [small_graph(seed) for seed in range(6)]
+    theirs = [*ours[:4], changed(ours[4]), ours[5]]
+    splits = [ours, theirs]
+    if suffix:
+        for rank, graphs in enumerate(splits):
+            (tmp_path / f"{rank}").mkdir()
+            for graph in graphs:
+                path = tmp_path / f"{rank}" / f"{graph.name}.{suffix}"
+                graph.save(path) if suffix == "npz" else packs.write(path, graph)
+        splits = [tg.data.Split(sources_in(tmp_path / f"{rank}")) for rank in range(2)]
+    reads = [0, 0]
+
+    def read(rank, source):
+        reads[rank] += 1
+        return source.read()
+
+    def on_rank(comm):
+        graphs, options = splits[comm.rank], {"communicator": comm, "verbose": False}
+        if suffix:
+            graphs = tg.data.Split(one._replace(read=partial(read, comm.rank, one)) for one in graphs.sources)
+        if work == "fit":
+            tg.Ranker("first-layout", **FIELDS, steps=9, slates=2).fit(graphs, **options)
+        elif work == "evaluate":
+            tg.evaluation.evaluate(lambda graph: np.zeros(graph.num_configs), graphs, **options)
+        elif work == "compare":
+            fold = tg.ranker.Fold("one", graphs[:5], [], graphs[5:])
+            tg.compare(["first-layout"], [fold], seeds=1, steps=1, **options)
+        elif work == "audit":
+            tg.audit(graphs, **options)
+        else:
+            members = [tg.Ranker("eighth-lightgbm", seed=seed) for seed in range(2)]
+            tg.train_members(members, graphs, **options)
+
+    for error in together(2, on_rank):
+        assert isinstance(error, ConfigError), repr(error)
+        assert "ranks differ in" in str(error) and "'small4 " in str(error), error
+    assert (
+        max(reads) <= 1
+    )  # `compare` reads one to see which kind it is; else only the checksums in the files
 
 
 def test_a_graph_that_is_of_use_on_one_rank_only_ends_all():

@@ -297,13 +297,29 @@ tg_status tg_pack_check(const tg_pack *pack, const uint8_t *bytes, tg_cancel *ca
     return pack->kind == TG_PACK_LAYOUT ? check_codes(pack, bytes, cancel, err) : TG_OK;
 }
 
-tg_status tg_pack_open(tg_pack *pack, tg_source *source, const char *path, tg_error *err) {
-    uint8_t head[TG_PACK_HEADER];
+/* Open `path` and read its header; the source is open also after an error in it. */
+static tg_status read_header(tg_pack *pack, tg_source *source, uint8_t *head, const char *path,
+                             tg_error *err) {
     tg_status status = tg_source_open(path, "a pack file", source, NULL, err);
     if (status != TG_OK) return status;
     const size_t n = source->size < TG_PACK_HEADER ? (size_t)source->size : TG_PACK_HEADER;
     status = tg_source_read(source, 0, head, n, err);
-    if (status == TG_OK) status = tg_pack_parse(pack, head, n, source->size, err);
+    return status == TG_OK ? tg_pack_parse(pack, head, n, source->size, err) : status;
+}
+
+tg_status tg_pack_checksum(const char *path, uint32_t *checksum, tg_error *err) {
+    uint8_t head[TG_PACK_HEADER];
+    tg_source source;
+    tg_pack pack;
+    const tg_status status = read_header(&pack, &source, head, path, err);
+    tg_source_close(&source);
+    if (status == TG_OK) *checksum = tg_crc32(0, head + ENTRY_AT, CRC_AT - ENTRY_AT);
+    return status;
+}
+
+tg_status tg_pack_open(tg_pack *pack, tg_source *source, const char *path, tg_error *err) {
+    uint8_t head[TG_PACK_HEADER];
+    tg_status status = read_header(pack, source, head, path, err);
     if (status == TG_OK) status = tg_source_map(source, err);
     if (status == TG_OK) status = tg_pack_check_part(pack, source->bytes, TG_ANY_SCHEMA, err);
     if (status != TG_OK) tg_source_close(source);

@@ -73,6 +73,9 @@ typedef struct tg_pack {
 /* Whether packs of this kind can have that array. */
 int tg_pack_takes(tg_pack_kind kind, tg_part part);
 
+/* *checksum = one of all arrays and their shapes, out of the header: only that is read of the file. */
+tg_status tg_pack_checksum(const char *path, uint32_t *checksum, tg_error *err);
+
 /* Place of an array's entry in the header. */
 int tg_part_entry(tg_part part);
 

@@ -92,6 +92,22 @@ static PyObject *pack_open(PyObject *self, PyObject *arg) {
     return result;
 }
 
+static PyObject *pack_checksum(PyObject *self, PyObject *arg) {
+    (void)self;
+    PyObject *path;
+    if (!PyUnicode_FSConverter(arg, &path)) return NULL;
+    tg_error err = {0};
+    tg_status status;
+    uint32_t checksum = 0;
+    const char *file = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_pack_checksum(file, &checksum, &err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) tg_raise(&err, file);
+    Py_DECREF(path);
+    return status == TG_OK ? PyLong_FromUnsignedLong(checksum) : NULL;
+}
+
 static PyObject *pack_check(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
@@ -334,6 +350,8 @@ static PyObject *pack_write(PyObject *self, PyObject *args) {
 
 PyMethodDef tg_pack_methods[] = {
     {"pack_open", pack_open, METH_O, PyDoc_STR("pack_open(path) -> kind, {name: array}, origin, handle.")},
+    {"pack_checksum", pack_checksum, METH_O,
+     PyDoc_STR("pack_checksum(path) -> a checksum of all arrays, of which only the header is read.")},
     {"pack_check", pack_check, METH_VARARGS,
      PyDoc_STR(
          "pack_check(handle, everything): compare checksums, of all but the configs or of all there is.")},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import tpugraphs as tg
+from tpugraphs.data.identity import checksum
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
 from tpugraphs.system import atomic_write, json_text, progress, read_whole
@@ -184,8 +185,14 @@ def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | No
     return comm
 
 
-def open_rankers(args: argparse.Namespace) -> Any:
-    """Read RANKER and the ranker files that follow it, which are taken from args.data.
+def agree_on_files(ranks: tg.distributed.CommunicatorLike | None, paths: Iterable[str]) -> None:
+    """Raise ConfigError if ranks differ in these files of rankers, in version or instruction set."""
+    if ranks is not None:
+        tg.distributed.ranks.Ranks(ranks).agree_on_bits(lambda: {"rankers": [*map(checksum, paths)]})
+
+
+def open_rankers(args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None = None) -> Any:
+    """Read RANKER and the ranker files that follow it, which are taken from args.data; the same on all ranks.
 
     Raises
     ------
@@ -201,6 +208,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
         weights = None if args.weights is None else [float(weight) for weight in args.weights.split(",")]
     except ValueError:
         raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
+    agree_on_files(ranks, paths)
     return tg.ranker.open_rankers(paths, weights, args.normalize)
 
 

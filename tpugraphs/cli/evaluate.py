@@ -94,7 +94,7 @@ def _evaluate(
     args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
 ) -> tg.evaluation.Report:
     """Judge the rankers as they are."""
-    ranker = common.open_rankers(args)
+    ranker = common.open_rankers(args, ranks)
     graphs = common.open_graphs(args.data, args, "valid")
     judged = ranker.judged(args.members, tta=args.tta, precision=args.precision)
     scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.data.identity import facts
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import counted, tracked, write_whole
 
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     ranks = common.join_ranks(args)
     if ranks is not None and ranks.rank > 0:
         args.out = suffix = None
-    ranker = common.open_rankers(args)
+    ranker = common.open_rankers(args, ranks)
     graphs = common.open_graphs(args.data, args, "test")
     if suffix == ".npy" and len(graphs) > 1:
         raise ConfigError(f"--out {args.out}: .npy holds one graph, here are {len(graphs)}; use .csv")
@@ -87,7 +88,7 @@ def _scored(
     if ranks is None:
         yield from map(scores, range(len(graphs)))
     else:
-        for message in tg.distributed.ranks.Ranks(ranks).each(len(graphs), packed):
+        for message in tg.distributed.ranks.Ranks(ranks).each(len(graphs), packed, facts({"graphs": graphs})):
             name, _, found = message.partition(b"\0")
             yield name.decode(), np.frombuffer(found, np.float32)
 

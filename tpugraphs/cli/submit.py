@@ -23,6 +23,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
+from tpugraphs.data.identity import facts
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system import Progress, counted, tracked
@@ -107,7 +108,7 @@ def _rank(
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
     import numpy as np
 
-    ranker = common.open_rankers(args)
+    ranker = common.open_rankers(args, ranks)
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
     counts: dict[str, int] = {}
@@ -118,7 +119,7 @@ def _rank(
         made = ranker.rank(graph, **options).tolist()
         return graph.submission_id, made, graph.num_configs, str(graph.path or graph.name)
 
-    rows = tg.distributed.ranks.in_turns(ranks, len(graphs), ranked)
+    rows = tg.distributed.ranks.in_turns(ranks, len(graphs), ranked, facts({"graphs": graphs}))
     for row_id, ranking, count, file in tracked(rows, "rank", "graph", None, len(graphs)):
         if row_id in rankings:
             raise DataError(f"{row_id} is given twice; leave one out", file=file, field="name")
@@ -163,6 +164,7 @@ def _rank_all(
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
+    common.agree_on_files(ranks, [path for paths in files.values() for path in paths])
     rankers = {name: tg.ranker.open_rankers(files[name]) for name in COLLECTIONS if name in files}
     kept = tg.submission.merge([common.stdin(args, path) for path in args.keep])
     filling = tg.submission.read(common.stdin(args, args.fill)) if args.fill else {}

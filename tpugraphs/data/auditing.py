@@ -17,6 +17,7 @@ from tpugraphs import _core
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import Source, Split, source_of, sources_in
 from tpugraphs.data.description import judge
+from tpugraphs.data.identity import facts
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
@@ -385,7 +386,7 @@ def audit(
             findings = _findings(name, collection, needed, [("unreadable", text)])
             return asdict(GraphAudit(name, collection, None, file, findings=findings))
 
-    every = in_turns(communicator, len(sources), audited)
+    every = in_turns(communicator, len(sources), audited, facts({"graphs": Split(sources)}))
     return Audit([_restored(one) for one in tracked(every, "audit", "graph", verbose, len(sources))])
 
 

@@ -163,7 +163,7 @@ def open_pack(path: str, limit: int) -> Graph:
 
 def origin_of(source: str) -> tuple[Origin, int]:
     """Return the origin of a pack of this file, and about how many bytes the pack takes."""
-    if not source.endswith(".pb"):
+    if source.endswith(".npz"):
         return _core.npz_origin(source)
     crc = 0
     with open(source, "rb") as file:
@@ -171,6 +171,11 @@ def origin_of(source: str) -> tuple[Origin, int]:
         while piece := file.read(1 << 20):
             crc = zlib.crc32(piece, crc)
     return (found.st_size, found.st_mtime_ns, crc), 8 * found.st_size
+
+
+def contents_of(path: str) -> int:
+    """Return a checksum of what a graph's file holds: of a pack and an .npz, of the checksums in it."""
+    return _core.pack_checksum(path) if is_pack(path) else origin_of(path)[0][2]
 
 
 def made_from(origin: Origin, source: str) -> bool:

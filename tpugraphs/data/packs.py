@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core
+from tpugraphs import __version__, _core
 from tpugraphs.data import packfile
 from tpugraphs.data.arrays import naming, with_file
 from tpugraphs.data.collections import files_below, load_all, sources_of
@@ -191,6 +191,7 @@ def pack_tree(
         Not enough space, or a folder that is not writable.
     """
     began, ranks = time.monotonic(), Ranks(communicator or SingleCommunicator())
+    ranks.agree(lambda: {"version": __version__})
     root = absolute(folder)
     os.stat(root)  # raises if it is missing, before any work
     threads = _core.get_num_threads() if jobs is None else check_whole("jobs", jobs, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import json
 import math
 import os
@@ -35,6 +36,7 @@ _REMEDY = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, w
 
 
 Message = bytes | bytearray
+Facts = Callable[[], Mapping[str, Any]]
 
 
 class CommunicatorLike(Protocol):
@@ -315,31 +317,48 @@ class Ranks:
             raise KeyboardInterrupt
         return self._comm.allgather(sent)
 
-    def each(self, count: int, work: Callable[[int], Message]) -> Iterator[Message]:
-        """Yield what the work on each of `count` items returned, in order; the ranks take turns with them."""
+    def each(
+        self, count: int, work: Callable[[int], Message], facts: Facts | None = None
+    ) -> Iterator[Message]:
+        """Yield what the work on each of `count` items returned, in order; the ranks take turns with them.
+
+        Ranks whose `facts` differ are refused first, see `agree_on_bits`.
+        """
+        if facts is not None:
+            self.agree_on_bits(lambda: {"number of items": count, **facts()})
         for start in range(0, count, self.size):
             own = start + self.rank
             job = functools.partial(work, own) if own < count else bytes
             yield from self.exchange(job)[: count - start]
 
-    def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise unless all ranks have the same facts.
+    def agree(self, facts: Facts) -> None:
+        """Raise unless all ranks have the same facts. Only if they differ more than a digest of them travels.
 
         Raises
         ------
         ConfigError
             The first that differs, and on which rank.
         """
-        text = json.dumps(facts, default=str)
-        for rank, message in enumerate(self.exchange(text.encode)):
-            theirs, mine = json.loads(message), json.loads(text)
+        text = b""
+
+        def hashed() -> bytes:
+            nonlocal text
+            text = json.dumps(facts(), default=str).encode()
+            return hashlib.blake2b(text).digest()
+
+        if len(set(map(bytes, self.exchange(hashed)))) == 1:
+            return
+        mine = json.loads(text)
+        for rank, message in enumerate(self.exchange(lambda: text)):
+            theirs = json.loads(message)
             for name in mine:
                 if theirs.get(name) != mine[name]:
-                    found = f"{theirs.get(name)!r:.200} on rank {rank}, {mine[name]!r:.200} on {self.rank}"
+                    own, other = _first_difference(mine[name], theirs.get(name))
+                    found = f"{other!r:.200} on rank {rank}, {own!r:.200} on {self.rank}"
                     remedy = _REMEDY if name == _ISA else ""
                     raise ConfigError(f"communicator: ranks differ in {name}: {found}{remedy}")
 
-    def agree_on_bits(self, facts: Mapping[str, Any]) -> None:
+    def agree_on_bits(self, facts: Facts) -> None:
         """Raise unless all ranks have the same facts and would compute the same bits.
 
         Raises
@@ -354,14 +373,23 @@ class Ranks:
             Of several instruction sets, if that is set.
         """
         isa, mixed = _core.get_isa(), bool(os.environ.get(_MIXED))
-        self.agree({"version": __version__, **({} if mixed else {_ISA: isa}), **facts})
+        self.agree(lambda: {"version": __version__, **({} if mixed else {_ISA: isa}), **facts()})
         if mixed and len(found := {one.decode() for one in self.exchange(isa.encode)}) > 1:
             sets = " and ".join(sorted(found))
             text = f"ranks use the instruction sets {sets}: last bits differ from those of ranks with one"
             warnings.warn(text, stacklevel=2)
 
 
-def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], Any]) -> Iterator[Any]:
+def _first_difference(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return where two lists of equal length differ first; anything else whole."""
+    if not (isinstance(one, list) and isinstance(other, list) and len(one) == len(other)):
+        return one, other
+    return next(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1])
+
+
+def in_turns(
+    comm: CommunicatorLike | None, count: int, work: Callable[[int], Any], facts: Facts
+) -> Iterator[Any]:
     """Divide `count` items among ranks, and yield the result of `work` for each, in order.
 
     Parameters
@@ -372,6 +400,8 @@ def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], An
         Number of items.
     work : callable
         Takes the number of an item, from 0 on, and returns a value that JSON can hold.
+    facts : callable
+        Returns what must be equal on all ranks, by name.
 
     Yields
     ------
@@ -381,7 +411,7 @@ def in_turns(comm: CommunicatorLike | None, count: int, work: Callable[[int], An
     if comm is None:
         yield from map(work, range(count))
     else:
-        for message in Ranks(comm).each(count, lambda i: json.dumps(work(i)).encode()):
+        for message in Ranks(comm).each(count, lambda i: json.dumps(work(i)).encode(), facts):
             yield json.loads(message)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
+from tpugraphs.data.identity import facts
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
 from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
@@ -135,7 +136,8 @@ def evaluate(
     elif not hasattr(each, "__len__"):
         raise ConfigError(f"graphs: expected a list to share over ranks, got {type(each).__name__}")
     else:
-        found = map(_unpacked, Ranks(communicator).each(len(each), lambda i: _packed(judge(each[i]))))
+        ranks, count = Ranks(communicator), len(each)
+        found = map(_unpacked, ranks.each(count, lambda i: _packed(judge(each[i])), facts({"graphs": each})))
     rows: list[Row] = []
     not_listed: list[str] = []
     for one in tracked(found, "evaluate", "graph", verbose, len(each) if isinstance(each, Sized) else None):

@@ -61,7 +61,7 @@ class Network:
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
-        self.learnt_from: frozenset[str] = frozenset()  # digests by `training.trainset.known_as`
+        self.learnt_from: frozenset[str] = frozenset()  # digests by `data.identity.known_as`
         self._steps: list[dict[str, Any]] | None = None
         self._begin()
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import metrics
 from tpugraphs.data import family, split_configs
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.identity import known_as
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
@@ -35,7 +36,7 @@ from tpugraphs.system import Progress, counted, log, tensorfile
 from tpugraphs.system.arguments import check_type
 from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
 from tpugraphs.training.fit import FitOptions
-from tpugraphs.training.trainset import as_graphs, known_as, no_graphs, warn_of_skipped
+from tpugraphs.training.trainset import as_graphs, no_graphs, warn_of_skipped
 
 PROCESS, TREES, NETWORK, ROWS = "process", "trees", "network", "row network"
 _NETWORKS: dict[str, dict[str, Any]] = {NETWORK: {}, ROWS: {"nodes": False}}

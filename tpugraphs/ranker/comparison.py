@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
+from tpugraphs.data.identity import facts, fingerprint
 from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import measured_runtimes, plot
@@ -29,7 +30,6 @@ from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.recipes import Recipe, get_recipe, is_built_in, plain
 from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import check_whole, files, machine, progress, tables, tensorfile
-from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tpugraphs.recipes.fields import RecipeFields
 
 Parts = list[NDArray[np.float32]]  # scores (C,) of every graph
+_PARTS = ("train", "valid", "unseen")  # of a fold
 _SCORES = ("scores", "choosing")  # parts of a trial that are tensors of its file
 _ENTRIES: dict[str, Any] = {  # in the file of a trial, with their types
     "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
@@ -118,6 +119,8 @@ def compare(
 
 def _in_turns(comm: CommunicatorLike, tasks: list[Task], run: Callable[[Task], Trial]) -> Iterator[Trial]:
     """Yield the trials of all ranks, which pass them on as files."""
+    folds = {task.fold.name: task.fold for task in tasks}.items()
+    parts = {f"{part} of {name}": vars(fold)[part] for name, fold in folds for part in _PARTS}
     with tempfile.TemporaryDirectory() as own:
         place = Path(own, "trial")
 
@@ -125,7 +128,7 @@ def _in_turns(comm: CommunicatorLike, tasks: list[Task], run: Callable[[Task], T
             run(tasks[i]).save(place)
             return place.read_bytes()
 
-        for message in Ranks(comm).each(len(tasks), packed):
+        for message in Ranks(comm).each(len(tasks), packed, facts(parts)):
             place.write_bytes(message)
             yield Trial.load(place)
 
@@ -193,8 +196,8 @@ def _tasks(
 def _content(fold: Fold) -> str:
     """Hash of all graphs of a fold."""
     h = hashlib.blake2b(digest_size=8)
-    for part in (fold.train, fold.valid, fold.unseen):
-        h.update("".join([*(fingerprint(graph, graph.kind, True) for graph in part), "/"]).encode())
+    for part in _PARTS:
+        h.update("".join([*(fingerprint(graph, True) for graph in vars(fold)[part]), "/"]).encode())
     return h.hexdigest()
 
 

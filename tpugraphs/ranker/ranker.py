@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
+from tpugraphs.data.identity import known_as
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import ChooseOptions
@@ -35,7 +36,6 @@ from tpugraphs.system.signatures import checked_names, shows
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import adapt, parameter_groups
-from tpugraphs.training.trainset import known_as
 
 if TYPE_CHECKING:
     from tpugraphs.ranker.arguments import FitArguments

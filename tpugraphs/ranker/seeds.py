@@ -15,6 +15,7 @@ import numpy as np
 
 from tpugraphs import __version__
 from tpugraphs.data.graph import Graphs, Rows, Valid
+from tpugraphs.data.identity import facts
 from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
@@ -413,7 +414,8 @@ def _fit_trees(
             for one in rankers:
                 pass_on_interrupt(one.fit(train, valid, **options))
             return
-        for i, message in enumerate(Ranks(comm).each(len(rankers), fitted)):
+        same = facts({"graphs to train on": train, "graphs to validate on": valid})
+        for i, message in enumerate(Ranks(comm).each(len(rankers), fitted, same)):
             if i % comm.size != comm.rank:
                 path.write_bytes(message)
                 rankers[i]._take(Ranker.load(path).estimator)

@@ -69,7 +69,7 @@ def train_together(
             work()
         else:
             ranks = Ranks(communicator)
-            ranks.agree_on_bits({**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
+            ranks.agree_on_bits(lambda: {**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
             for other, message in enumerate(ranks.exchange(work)):
                 if other != rank:
                     _adopt(crew, fits[other::size], message)

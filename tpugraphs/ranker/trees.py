@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.identity import known_as
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
@@ -180,7 +181,7 @@ class TreeEstimator(Estimator):
         for i in range(len(graphs)):
             graph = graphs[i]
             trainset.check_graph("train", graph, self.kind)
-            self.learnt_from |= {trainset.known_as(graph)}
+            self.learnt_from |= {known_as(graph)}
             weights = trainset.graph_weights(graph, None if given is None else given[i])
             try:
                 check_measured(graph, self.kind)

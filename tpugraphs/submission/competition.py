@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.identity import facts
 from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
@@ -202,7 +203,7 @@ def rank_all(
             made = _rank(row_id, split[i], rankers[name], options)
         return made._replace(ranking=None if made.ranking is None else made.ranking.tolist())
 
-    for one in in_turns(communicator, len(rows), ranked):
+    for one in in_turns(communicator, len(rows), ranked, facts(splits)):
         made = Ranked(*one)
         yield made._replace(ranking=None if made.ranking is None else np.array(made.ranking, np.int64))
 

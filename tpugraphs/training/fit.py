@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data.graph import SampleWeight
+from tpugraphs.data.identity import digest
 from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
@@ -39,7 +40,7 @@ from tpugraphs.system.arguments import check_type, is_number
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
 from tpugraphs.training.sharing import Fresh, SharedStep
-from tpugraphs.training.trainset import TrainingSet, digest
+from tpugraphs.training.trainset import TrainingSet
 
 #: Name of the file with the state of a fit, in its folder of checkpoints.
 CHECKPOINT = "checkpoint.safetensors"
@@ -185,7 +186,7 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
         if self.ranks is not None:
             self.verbose = self.verbose and self.ranks.rank == 0
-            self.ranks.agree(self.facts())
+            self.ranks.agree(self.facts)
 
     def facts(self) -> dict[str, Any]:
         """Return graphs, fields and options that must be equal on all ranks."""
@@ -255,7 +256,7 @@ class Fit(RunningFit):
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
             if self.ranks is not None:
-                self.ranks.agree({"the step of the checkpoint": self.step})
+                self.ranks.agree(lambda: {"the step of the checkpoint": self.step})
             self.notify("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 

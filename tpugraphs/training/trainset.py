@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-import os
 import threading
 import warnings
 from collections import deque
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data import Graph, arrays, split_configs
+from tpugraphs.data.identity import digest, fingerprint, identities, known_as
 from tpugraphs.distributed.ranks import Message, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
@@ -110,56 +109,6 @@ def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
     return weights
 
 
-_PROGRAM = ("node_feat", "node_opcode", "edge_index")
-_BLOCK = 16 << 20  # digits that are hashed at a time
-_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
-_HASHED: dict[str, tuple[str, ...]] = {
-    "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
-    "layout": (*_PROGRAM, "node_config_ids", "config_runtime", "valid"),
-    "tile": (*_PROGRAM, *_TILE),
-}
-
-
-def digest(parts: Iterable[str | NDArray[Any]], size: int = 16) -> str:
-    """Return the BLAKE2b digest, of `size` bytes, of texts and arrays one after the other."""
-    state = hashlib.blake2b(digest_size=size)
-    for part in parts:
-        if isinstance(part, str):
-            state.update(part.encode("utf-8", "surrogatepass"))
-        else:
-            state.update(np.ascontiguousarray(part).data)
-    return state.hexdigest()
-
-
-def known_as(graph: Graph) -> str:
-    """Return a digest that identifies a measured graph: of its name, size and runtimes."""
-    identity = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
-    return digest([identity, graph.config_runtime])
-
-
-def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
-    """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
-
-    For a graph that is left out because of its kind only the name is hashed.
-    """
-    if check_graph("graphs", graph, kind) is not None:
-        return f"without {graph.name}"
-    return digest(_content(graph, kind, digits))
-
-
-def _content(graph: Graph, kind: str, digits: bool) -> Iterator[str | NDArray[Any]]:
-    if kind == "graph":
-        yield graph.schema.to_json()
-    for name in _HASHED[kind]:
-        if (array := getattr(graph, name, None)) is not None:
-            yield f"{name}{array.shape}{array.dtype.str}"
-            yield array
-    if digits and graph._digits.shape[2]:
-        count, nodes, width = graph._digits.shape
-        step = max(1, _BLOCK // max(1, nodes * width))
-        yield from (graph._digits.take(slice(i, i + step)) for i in range(0, count, step))
-
-
 def hold_out(
     train: Any, share: float, seed: int, kind: str = "layout", weights: list[Any] | None = None
 ) -> tuple[list[Any], list[Any]]:
@@ -203,15 +152,6 @@ def hold_out(
 def _whole(graphs: GraphSequence) -> bool:
     """Return whether fingerprints include configs: not for a lazy collection, which would read them all."""
     return isinstance(graphs, (list, tuple))
-
-
-def described(graphs: GraphSequence) -> str:
-    """Return a digest of graphs in memory, or of the names and sizes of files, which stay closed."""
-    if _whole(graphs):
-        return digest(known_as(graph) for graph in graphs if isinstance(graph, Graph))
-    names, paths = getattr(graphs, "names", ()), getattr(graphs, "paths", ())
-    sizes = [os.path.getsize(path) if path and os.path.exists(path) else 0 for path in paths]
-    return digest([f"{len(graphs)} {list(names)} {sizes}"])
 
 
 class Looked(NamedTuple):
@@ -293,7 +233,7 @@ class TrainingSet:
             held = as_graphs("valid", valid)
         self._given = {"graphs to train on": self.graphs, "graphs to validate on": held}
         if self.ranks is not None:
-            self.ranks.agree_on_bits(self._described())
+            self.ranks.agree_on_bits(self._described)
         if len(self.graphs) == 1 and self.ranks is None:
             check_measured(self.graphs[0], pipeline.kind)
         self._look(learn=how.init is None)
@@ -309,7 +249,7 @@ class TrainingSet:
         """Configs of each graph that are trained on, 0 where none can be."""
         return [one.configs for one in self.looked]
 
-    def contents(self) -> dict[str, str]:
+    def contents(self) -> dict[str, Any]:
         """Return digests of what is learnt from and validated on, for ranks to compare."""
         found = self._described() | {"contents of graphs to train on": digest(sorted(self.known))}
         if self.ranks is None:  # all are here
@@ -317,9 +257,10 @@ class TrainingSet:
             found["contents of graphs to validate on"] = digest(valid)
         return found
 
-    def _described(self) -> dict[str, str]:
-        sizes = [None if one is None else np.shape(one) for one in self.weights or ()]
-        return {"sample weights": str(sizes)} | {what: described(one) for what, one in self._given.items()}
+    def _described(self) -> dict[str, Any]:
+        weights = [None if one is None else np.asarray(one).tolist() for one in self.weights or ()]
+        graphs = {what: identities(one) for what, one in self._given.items()}
+        return {"sample weights": digest(map(str, weights)), **graphs}
 
     def prepared(self, index: int) -> _core.Prepared | None:
         """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
@@ -427,7 +368,7 @@ class TrainingSet:
         for i in which:
             graph = self.graphs[i]
             why = check_graph("train", graph, self.pipeline.kind)
-            content = fingerprint(graph, self.pipeline.kind, _whole(self.graphs)) if self.hashed else ""
+            content = self._content(graph, why, self.graphs)
             count = int(graph.num_configs) if why is None else 0
             if why is None and self.weights is not None:
                 self.weights[i] = weights = graph_weights(graph, self.weights[i])
@@ -441,6 +382,12 @@ class TrainingSet:
                 yield graph
             else:
                 self._leave_out(i, str(graph.name), reason)
+
+    def _content(self, graph: Graph, why: DataError | None, graphs: GraphSequence) -> str:
+        """Return what a checkpoint compares of a graph, which is left out if `why` is not None."""
+        if not self.hashed:
+            return ""
+        return fingerprint(graph, _whole(graphs)) if why is None else f"without {graph.name}"
 
     def warn(self, stacklevel: int) -> None:
         """Warn once of the graphs that were left out."""
@@ -461,9 +408,8 @@ class TrainingSet:
         def work() -> Message:
             for i in range(len(graphs)) if self.ranks is None else self.ranks.share(len(graphs)):
                 graph = graphs[i]
-                check_graph("valid", graph, self.pipeline.kind)
-                if self.hashed:
-                    hashes.append(fingerprint(graph, self.pipeline.kind, _whole(graphs)))
+                why = check_graph("valid", graph, self.pipeline.kind)
+                hashes.extend([self._content(graph, why, graphs)] * self.hashed)
                 try:
                     check_measured(graph, self.pipeline.kind)
                 except DataError as error:
