@@ -56,12 +56,12 @@ def work(out: str, steps: int, width: int) -> None:
     ranker.fit(graphs, verbose=False, communicator=comm, callbacks=[clock])
     size = 4 * ranker.num_parameters
     seconds = {"step": float(np.median(np.diff(clock.ends))), "bytes": size}
-    for name, message in {"empty": b"", "full": bytes(size)}.items():
-        times = []
+    for name, length in {"empty": 1, "full": size}.items():
+        times, message, to = [], bytes(length), bytearray(comm.size * length)
         for _ in range(7):
-            comm.allgather(b"")
+            comm.allgather(b".", [1] * comm.size, bytearray(comm.size))
             began = time.perf_counter()
-            comm.allgather(message)
+            comm.allgather(message, [length] * comm.size, to)
             times.append(time.perf_counter() - began)
         seconds[name] = float(np.median(times))
     if comm.rank == 0:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,12 @@ from rankers import FIELDS, small_graph
 
 import tpugraphs as tg
 from tpugraphs import _core, distributed
+from tpugraphs._core import TreeSum
 from tpugraphs.data import packs
 from tpugraphs.data.collections import sources_in
 from tpugraphs.distributed import LocalCommunicator, SingleCommunicator
-from tpugraphs.distributed.ranks import Ranks, TreeSum, balanced
-from tpugraphs.errors import ConfigError, Error
+from tpugraphs.distributed.ranks import Ranks
+from tpugraphs.errors import ConfigError, Error, ShapeError
 from tpugraphs.recipes import get_recipe
 
 HERE = Path(__file__).parent
@@ -90,29 +92,87 @@ def by_tree(vectors):
     return by_tree(vectors[:half]) + by_tree(vectors[half:])
 
 
+def ends_of(count, size):
+    return [count * (rank + 1) // size for rank in range(size)]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 20])
 def test_a_tree_adds_in_the_same_order_however_it_is_shared(count, size):
     rng = np.random.default_rng(count * size)
     vectors = (rng.normal(size=(count, 7)) * 10.0 ** rng.integers(-6, 7, (count, 7))).astype(np.float32)
-    tree, found, covered = TreeSum(count), {}, []
-    for rank in range(size):
-        units = (
-            Ranks(SingleCommunicator()).share(count)
-            if size == 1
-            else range(count * rank // size, count * (rank + 1) // size)
-        )
-        covered += units
-        subtrees = {}
-        for i in units:
-            tree.put(subtrees, i, vectors[i])
-        assert len(subtrees) <= 2 * tree.levels  # of all units, as few as a rank sends
-        found |= {root: tree.add(subtrees, *root).copy() for root in tree.roots(units)}
-        tree.free(subtrees)
-    assert covered == list(range(count))
-    total = tree.add(found, tree.levels - 1, 0)
-    np.testing.assert_array_equal(total, by_tree(list(vectors)))
-    np.testing.assert_allclose(total, vectors.astype(np.float64).sum(0), rtol=1e-5, atol=1e-1)
+    bounds, ends = [0, *ends_of(count, size)], ends_of(count, size)
+
+    def work(comm):
+        tree = TreeSum(7, ends, comm.rank)
+        for _ in range(2):  # the second after a sum that was broken off
+            tree.clear()
+            for i in range(*bounds[comm.rank : comm.rank + 2]):
+                tree.add(vectors[i])
+        return tree.total(comm, None)
+
+    for total in together(size, work):
+        np.testing.assert_array_equal(total, by_tree(list(vectors)))
+        np.testing.assert_allclose(total, vectors.astype(np.float64).sum(0), rtol=1e-5, atol=1e-1)
+
+
+class Counting(SingleCommunicator):
+    """A rank of several that notes how much it sends, and gets zeros."""
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+    def allgather(self, mine, sizes, to):
+        assert len(mine) == sizes[self.rank] and len(to) == sum(sizes)
+        self.sizes, to[:] = sizes, 0
+
+
+def test_a_rank_sends_few_subtrees():
+    for ends, roots in [
+        ([4, 8], [1, 1]),
+        ([3, 8], [2, 2]),
+        ([0, 8], [0, 1]),
+        ([4, 6], [1, 1]),
+        ([1, 5], [1, 3]),
+    ]:
+        comm = Counting(0, len(ends))
+        tree = TreeSum(3, ends, 0)
+        for _ in range(ends[0]):
+            tree.add(np.ones(3, np.float32))
+        np.testing.assert_array_equal(tree.total(comm, None), np.zeros(3))
+        assert comm.sizes == [12 * n for n in roots]
+
+
+@pytest.mark.parametrize("given", [
+    (3, [], 0), (3, [0], 0), (3, [2, 1], 0), (3, [-1, 1], 0), (3, [1 << 40], 0), (3, [1], 1), (3, [1], -1), (-1, [1], 0),
+    (1 << 62, [1, 2], 0), (3, ["x"], 0), (3, (1,), 0),
+])  # fmt: skip
+def test_sums_that_cannot_be(given):
+    with pytest.raises((ValueError, TypeError, OverflowError, MemoryError)):
+        TreeSum(*given)
+
+
+def test_a_sum_is_used_as_it_is_meant():
+    tree, one = TreeSum(3, [1, 2], 0), np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="are missing"):
+        tree.total(Counting(0, 2), None)
+    with pytest.raises(ShapeError, match="vector"):
+        tree.add(np.ones(4, np.float32))
+    tree.add(one)
+    with pytest.raises(ValueError, match="have been added"):
+        tree.add(one)
+    with pytest.raises(AttributeError):
+        tree.total(object(), None)
+
+    def again(mine, sizes, to):
+        for call in (lambda: tree.add(one), lambda: tree.total(comm, None), tree.clear):
+            with pytest.raises(RuntimeError, match="in use"):
+                call()
+        to[:] = 0
+
+    comm = Counting(0, 2)
+    comm.allgather = again
+    np.testing.assert_array_equal(tree.total(comm, None), np.zeros(3))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
@@ -121,20 +181,15 @@ def test_units_are_ordered_so_that_neighbours_take_as_much_work(count):
     shared, given = 0.0, 0.0
     for _ in range(20):
         work = rng.integers(1, 100, count).tolist()
-        order = balanced(work)
+        order = TreeSum.order(np.array(work)).tolist()
         assert sorted(order) == list(range(count))
         for size in (2, 4):
             parts = [range(count * i // size, count * (i + 1) // size) for i in range(size)]
             shared += max(sum(work[order[i]] for i in part) for part in parts)
             given += max(sum(work[i] for i in part) for part in parts)
     assert shared <= given * (1.1 if count & (count - 1) else 1 if count < 8 else 0.9)
-    assert balanced([5, 1, 4, 2]) == [0, 1, 2, 3] and balanced([1, 1, 5]) == [2, 1, 0]
-
-
-def test_a_rank_sends_few_subtrees():
-    assert TreeSum(8).roots(range(0, 4)) == [(2, 0)] and TreeSum(8).roots(range(0, 8)) == [(3, 0)]
-    assert TreeSum(8).roots(range(3, 8)) == [(0, 3), (2, 1)] and TreeSum(8).roots(range(0)) == []
-    assert TreeSum(6).roots(range(4, 6)) == [(1, 2)] or TreeSum(6).roots(range(4, 6)) == [(2, 1)]
+    for work, order in [([5, 1, 4, 2], [0, 1, 2, 3]), ([1, 1, 5], [2, 1, 0]), ([], [])]:
+        assert TreeSum.order(np.array(work, np.int64)).tolist() == order
 
 
 # ---- messages
@@ -144,8 +199,17 @@ def test_a_rank_sends_few_subtrees():
 def test_messages_of_any_length_reach_all(size):
     lengths = [0, 1, 3_000_000, 17]
     sent = [os.urandom(lengths[(rank + 1) % 4]) for rank in range(size)]
-    found = together(size, lambda comm: [comm.allgather(sent[comm.rank]) for _ in range(3)])
-    assert found == [[sent] * 3] * size
+
+    def work(comm):
+        found = [Ranks(comm).exchange(lambda: sent[comm.rank]) for _ in range(3)]
+        to = bytearray(sum(map(len, sent[:size])))
+        comm.allgather(sent[comm.rank], [*map(len, sent)], to)
+        return [
+            *found,
+            [to[end - n : end] for n, end in zip(map(len, sent), accumulate(map(len, sent)), strict=True)],
+        ]
+
+    assert together(size, work) == [[sent] * 4] * size
 
 
 def test_an_error_on_one_rank_ends_the_work_of_all():
@@ -176,7 +240,7 @@ def test_ctrl_c_on_one_rank_is_one_on_all():
 
 
 def test_a_rank_that_ends_is_named_by_the_others():
-    found = together(3, lambda comm: None if comm.rank == 1 else comm.allgather(b"x" * 100_000))
+    found = together(3, lambda comm: None if comm.rank == 1 else Ranks(comm).exchange(lambda: b"x" * 100_000))
     for rank in (0, 2):
         assert isinstance(found[rank], Error) and "has ended" in str(found[rank])
         assert "rank 1" in str(found[rank]) or "rank 0" in str(found[rank]) or "rank 2" in str(found[rank])
@@ -429,11 +493,12 @@ def test_schemas_widen_as_on_one_rank():
 
 
 def test_a_message_that_is_no_message_is_refused():
-    one, other = socket.socketpair()
-    other.send(b"\xff" * 8)
-    with pytest.raises(Error, match="at most"):
-        LocalCommunicator(0, [None, one]).allgather(b"")
-    one.close(), other.close()
+    for message in (b"\xff" * 13, b"tgrk\0" + b"\xff" * 8):
+        one, other = socket.socketpair()
+        other.send(message)
+        with pytest.raises(Error, match="at most"):
+            Ranks(LocalCommunicator(0, [None, one])).exchange(lambda: b"")
+        one.close(), other.close()
 
 
 @pytest.mark.parametrize("text", ["", "0", "0,x", "0,-1,99999", "5,-1"])

@@ -13,6 +13,7 @@
 #include "py/py_graph.h"
 #include "py/py_json.h"
 #include "py/py_model.h"
+#include "py/py_optim.h"
 #include "py/py_prepare.h"
 #include "py/py_search.h"
 #include "py/py_space.h"
@@ -111,7 +112,7 @@ static int module_exec(PyObject *module) {
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
         tg_add_forest_type(module) < 0 || tg_add_digits_type(module) < 0 || tg_add_graph_type(module) < 0 ||
-        tg_add_space_type(module) < 0 || tg_add_search_type(module) < 0)
+        tg_add_space_type(module) < 0 || tg_add_search_type(module) < 0 || tg_add_tree_sum_type(module) < 0)
         return -1;
     return tg_add_prepare_type(module);
 }

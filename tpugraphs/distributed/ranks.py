@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import json
-import math
 import os
 import selectors
 import signal
@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpugraphs import __version__, _core
 from tpugraphs.errors import ConfigError, Error
@@ -28,14 +27,15 @@ from tpugraphs.system.extras import optional
 _LOCAL = "TPUGRAPHS_RANKS"  # rank, size and the sockets of a process that `local` started
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # environment of processes under mpirun
 _PDEATHSIG = 1  # of prctl: the signal when the parent ends
-_LENGTH = struct.Struct("<q")
+_HEAD = struct.Struct("<4sBQ")  # of a message that `exchange` passes on: mark, kind and length
+_MARK, _DONE, _STOPPED, _FAILED = b"tgrk", 0, 1, 2
 _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
 _ISA, _MIXED = "instruction set", "TPUGRAPHS_MIXED_ISA"
 _REMEDY = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, with other bits"
 
 
-Message = bytes | bytearray
+Message = bytes | bytearray | memoryview
 Facts = Callable[[], Mapping[str, Any]]
 
 
@@ -51,18 +51,17 @@ class CommunicatorLike(Protocol):
     rank: int
     size: int
 
-    def allgather(self, message: Message) -> list[Message]:
-        """Gather the messages of all ranks. A collective call: every rank must make it.
+    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:
+        """Gather the bytes of all ranks. A collective call: every rank must make it, with the same sizes.
 
         Parameters
         ----------
-        message : bytes or bytearray
-            Of this rank.
-
-        Returns
-        -------
-        list of bytes or bytearray
-            Of all ranks, in order.
+        mine : buffer
+            Bytes of this rank.
+        sizes : sequence of int
+            Number of bytes of each rank.
+        to : buffer
+            Where the bytes of all ranks are written, in order.
         """
         ...
 
@@ -73,8 +72,8 @@ class SingleCommunicator(CommunicatorLike):
     def __init__(self) -> None:
         self.rank, self.size = 0, 1
 
-    def allgather(self, message: Message) -> list[Message]:  # noqa: D102  # see CommunicatorLike
-        return [message]
+    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:  # noqa: D102  # see above
+        memoryview(to)[:] = mine
 
 
 class Communicator(CommunicatorLike):
@@ -100,14 +99,9 @@ class Communicator(CommunicatorLike):
         self._comm = self._mpi.COMM_WORLD if comm is None else comm
         self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
 
-    def allgather(self, message: Message) -> list[Message]:  # noqa: D102
-        lengths = np.empty(self.size, np.int64)
-        self._comm.Allgather(np.array([len(message)], np.int64), lengths)
-        ends = np.cumsum(lengths)
-        received = np.empty(int(ends[-1]), np.uint8)
-        parts = [received, (lengths, ends - lengths), self._mpi.BYTE]
-        self._comm.Allgatherv([np.frombuffer(message, np.uint8), self._mpi.BYTE], parts)
-        return [bytearray(received[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:  # noqa: D102
+        places = np.cumsum([0, *sizes[:-1]])
+        self._comm.Allgatherv([mine, self._mpi.BYTE], [to, (sizes, places), self._mpi.BYTE])
 
 
 class LocalCommunicator(CommunicatorLike):
@@ -150,55 +144,52 @@ class LocalCommunicator(CommunicatorLike):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
         return cls(rank, found)
 
-    def allgather(self, message: Message) -> list[Message]:
-        """Gather the messages of all ranks. A collective call: every rank must make it.
+    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:
+        """Gather the bytes of all ranks. A collective call: every rank must make it, with the same sizes.
 
         Parameters
         ----------
-        message : bytes or bytearray
-            Of this rank.
-
-        Returns
-        -------
-        list of bytes or bytearray
-            Of all ranks, in order.
+        mine : buffer
+            Bytes of this rank.
+        sizes : sequence of int
+            Number of bytes of each rank.
+        to : buffer
+            Where the bytes of all ranks are written, in order.
 
         Raises
         ------
         Error
             Another rank has ended; it is named.
         """
-        length = _LENGTH.pack(len(message))
-        sent = {i: [memoryview(length), memoryview(message)] for i in self._sockets}
-        found = {i: _Inbox() for i in sent}
+        ends = itertools.accumulate(sizes)
+        found = [memoryview(to)[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        found[self.rank][:] = mine
+        sent = {i: memoryview(mine) for i in self._sockets}
         with selectors.DefaultSelector() as waiting:
-            for i in sent:
-                waiting.register(self._sockets[i], selectors.EVENT_READ | selectors.EVENT_WRITE, i)
+            for i, one in self._sockets.items():
+                if events := _events(found[i], sent[i]):
+                    waiting.register(one, events, i)
             while waiting.get_map():
                 for key, events in waiting.select():
-                    self._move(key.data, sent[key.data], found[key.data], events)
-                    left = (selectors.EVENT_READ if found[key.data].rest else 0) | (
-                        selectors.EVENT_WRITE if sent[key.data] else 0
-                    )
+                    i = key.data
+                    self._move(i, sent, found, events)
+                    left = _events(found[i], sent[i])
                     if not left:
                         waiting.unregister(key.fileobj)
                     elif left != key.events:
-                        waiting.modify(key.fileobj, left, key.data)
-        return [message if i == self.rank else found[i].message for i in range(self.size)]
+                        waiting.modify(key.fileobj, left, i)
 
-    def _move(self, other: int, sent: list[memoryview], found: _Inbox, events: int) -> None:
+    def _move(self, other: int, sent: dict[int, memoryview], found: list[memoryview], events: int) -> None:
         """Send and receive what can be moved without waiting, and not a byte of the next message."""
         one = self._sockets[other]
         try:
-            if events & selectors.EVENT_WRITE and sent:
-                sent[0] = sent[0][one.send(sent[0][:_CHUNK]) :]
-                while sent and not sent[0]:
-                    sent.pop(0)
-            if events & selectors.EVENT_READ and found.rest:
-                got = one.recv_into(found.rest[:_CHUNK])
+            if events & selectors.EVENT_WRITE:
+                sent[other] = sent[other][one.send(sent[other][:_CHUNK]) :]
+            if events & selectors.EVENT_READ:
+                got = one.recv_into(found[other][:_CHUNK])
                 if not got:
                     raise ConnectionResetError
-                found.move(got)
+                found[other] = found[other][got:]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
@@ -208,22 +199,9 @@ class LocalCommunicator(CommunicatorLike):
             ) from None
 
 
-class _Inbox:
-    """A message that arrives in pieces: its length, then itself."""
-
-    def __init__(self) -> None:
-        self._length, self.message = bytearray(_LENGTH.size), bytearray()
-        self.rest, self._begun = memoryview(self._length), False
-
-    def move(self, got: int) -> None:
-        """Count bytes that were written to `rest`."""
-        self.rest = self.rest[got:]
-        if not self.rest and not self._begun:
-            (length,) = _LENGTH.unpack(self._length)
-            if not 0 <= length <= _LONGEST:
-                raise Error(f"ranks: expected messages of at most {_LONGEST:,} bytes, got one of {length:,}")
-            self.message, self._begun = bytearray(length), True
-            self.rest = memoryview(self.message)
+def _events(to_receive: memoryview, to_send: memoryview) -> int:
+    """Return what a socket has to wait for."""
+    return (selectors.EVENT_READ if to_receive else 0) | (selectors.EVENT_WRITE if to_send else 0)
 
 
 def local(size: int) -> list[tuple[dict[str, str], list[int]]]:
@@ -281,15 +259,14 @@ class Ranks:
     """
 
     def __init__(self, comm: CommunicatorLike) -> None:
-        self._comm = comm
-        self.rank, self.size = comm.rank, comm.size
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
 
     def share(self, count: int, rank: int | None = None) -> range:
         """Return which of `count` units a rank works on: neighbours."""
         rank = self.rank if rank is None else rank
         return range(count * rank // self.size, count * (rank + 1) // self.size)
 
-    def exchange(self, work: Callable[[], Message]) -> list[Message]:
+    def exchange(self, work: Callable[[], bytes]) -> list[bytes]:
         """Return what the work of every rank returned; what one raises ends it on all.
 
         Raises
@@ -299,27 +276,38 @@ class Ranks:
         Error
             The work of another rank failed; its number and message.
         """
-        sent: Message = b""
-        raised, why = None, b""
+        sent = b""
+        raised: BaseException | None = None
+        kind = _DONE
         try:
             sent = work()
         except KeyboardInterrupt as error:
-            raised, why = error, b"^"
+            raised, kind = error, _STOPPED
         except Exception as error:
-            raised, why = error, b"!" + f"{type(error).__name__}: {error}".encode(errors="replace")  # type: ignore[assignment]
-        found = self._comm.allgather(why)
+            raised, kind, sent = error, _FAILED, f"{type(error).__name__}: {error}".encode(errors="replace")
+        found = self._gather(_HEAD.pack(_MARK, kind, len(sent)), [_HEAD.size] * self.size)
+        marks, kinds, lengths = zip(*map(_HEAD.unpack, found), strict=True)
+        if set(marks) != {_MARK} or max(lengths) > _LONGEST:
+            raise Error(f"ranks: expected messages of at most {_LONGEST:,} bytes, got something else")
+        if any(kinds):
+            lengths = tuple(n if kind == _FAILED else 0 for n, kind in zip(lengths, kinds, strict=True))
+        found = self._gather(sent if lengths[self.rank] else b"", lengths)
         if raised is not None:
             raise raised
-        for rank, message in enumerate(found):
-            if message[:1] == b"!":
-                raise Error(f"rank {rank}: {message[1:].decode(errors='replace')}")
-        if any(found):
+        if _FAILED in kinds:
+            rank = kinds.index(_FAILED)
+            raise Error(f"rank {rank}: {found[rank].decode(errors='replace')}")
+        if _STOPPED in kinds:
             raise KeyboardInterrupt
-        return self._comm.allgather(sent)
+        return found
 
-    def each(
-        self, count: int, work: Callable[[int], Message], facts: Facts | None = None
-    ) -> Iterator[Message]:
+    def _gather(self, mine: bytes, sizes: Sequence[int]) -> list[bytes]:
+        to = bytearray(sum(sizes))
+        self.comm.allgather(mine, sizes, to)
+        ends = itertools.accumulate(sizes)
+        return [bytes(memoryview(to)[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+
+    def each(self, count: int, work: Callable[[int], bytes], facts: Facts | None = None) -> Iterator[bytes]:
         """Yield what the work on each of `count` items returned, in order; the ranks take turns with them.
 
         Ranks whose `facts` differ are refused first, see `agree_on_bits`.
@@ -346,7 +334,7 @@ class Ranks:
             text = json.dumps(facts(), default=str).encode()
             return hashlib.blake2b(text).digest()
 
-        if len(set(map(bytes, self.exchange(hashed)))) == 1:
+        if len(set(self.exchange(hashed))) == 1:
             return
         mine = json.loads(text)
         for rank, message in enumerate(self.exchange(lambda: text)):
@@ -413,83 +401,3 @@ def in_turns(
     else:
         for message in Ranks(comm).each(count, lambda i: json.dumps(work(i)).encode(), facts):
             yield json.loads(message)
-
-
-Vector = NDArray[np.float32]
-Vectors = dict[tuple[int, int], Vector]  # of subtrees: level and place
-
-
-def balanced(work: Sequence[float]) -> list[int]:
-    """Order the units of a `TreeSum` so that the two children of a vector take about as much work.
-
-    Ranks, which get neighbours, then end at about the same time. The order does not depend on their number.
-    """
-    if len(work) < 2:
-        return [*range(len(work))]
-    room = 1 << (len(work) - 1).bit_length() - 1  # leaves below the left child
-    sides: tuple[list[int], list[int]] = ([], [])
-    for i in sorted(range(len(work)), key=lambda i: (-work[i], i)):
-        left, right = (sum(work[j] for j in side) for side in sides)
-        full = len(sides[0]) == room, len(sides[1]) == len(work) - room
-        sides[full[0] or (right < left and not full[1])].append(i)
-    return [side[j] for side in sides for j in balanced([work[i] for i in side])]
-
-
-class TreeSum:
-    """Vectors of units added in a fixed order: the same bits, however units are shared out.
-
-    Units are the leaves of a binary tree. A vector is the sum of those of its two children, the left one
-    first. A rank adds up what lies below it alone, and sends the roots of its subtrees.
-
-    Parameters
-    ----------
-    count : int
-        Number of units.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count, self.levels = count, max(1, math.ceil(math.log2(max(1, count))) + 1)
-        self._free = list[Vector]()
-
-    def put(self, vectors: Vectors, unit: int, vector: Vector) -> None:
-        """Add a unit to subtrees below it that are whole. The vector is copied, to one that is free."""
-        level, place, added = 0, unit, vector
-        while place % 2 and (level, place - 1) in vectors:
-            left = vectors.pop((level, place - 1))
-            left += added
-            if added is not vector:
-                self._free.append(added)
-            level, place, added = level + 1, place // 2, left
-        if added is vector:
-            added = self._free.pop() if self._free else np.empty_like(vector)
-            added[:] = vector
-        vectors[level, place] = added
-
-    def free(self, vectors: Vectors) -> None:
-        """Let the memory of vectors be used again."""
-        self._free += vectors.values()
-        vectors.clear()
-
-    def roots(self, units: range) -> list[tuple[int, int]]:
-        """Return the largest subtrees of neighbouring units, as (level, place)."""
-        found, at = list[tuple[int, int]](), units.start
-        while at < units.stop:
-            level = 0
-            while (
-                level + 1 < self.levels
-                and at % (2 << level) == 0
-                and min(at + (2 << level), self.count) <= units.stop
-            ):
-                level += 1
-            found.append((level, at >> level))
-            at = min((at >> level) + 1 << level, self.count)
-        return found
-
-    def add(self, vectors: Vectors, level: int, place: int) -> Vector:
-        """Return the vector of a subtree, out of those of subtrees below it; their memory is used."""
-        if (level, place) in vectors:
-            return vectors[level, place]
-        left = self.add(vectors, level - 1, 2 * place)
-        if (2 * place + 1) << (level - 1) < self.count:
-            left += self.add(vectors, level - 1, 2 * place + 1)
-        return left

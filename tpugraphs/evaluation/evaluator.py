@@ -15,7 +15,7 @@ from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.identity import facts
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
-from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
@@ -187,7 +187,7 @@ def _packed(rows: list[Row] | str) -> bytes:
     return content.getvalue()
 
 
-def _unpacked(message: Message) -> list[Row] | str:
+def _unpacked(message: bytes) -> list[Row] | str:
     with np.load(io.BytesIO(message), allow_pickle=False) as arrays:
         facts = json.loads(str(arrays["facts"]))
         if isinstance(facts, str):

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tpugraphs.data.graph import Valid
-from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.system import check_whole
 from tpugraphs.training.crew import Crew
@@ -84,7 +84,7 @@ def _packed(crew: Crew) -> bytes:
     return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)
 
 
-def _adopt(crew: Crew, fits: Sequence[Fit], message: Message) -> None:
+def _adopt(crew: Crew, fits: Sequence[Fit], message: bytes) -> None:
     """Take over the fits of another rank."""
     head, _, rest = message.partition(b"\n")
     pressed, facts = json.loads(head)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, metrics
 from tpugraphs.data.graph import SampleWeight
 from tpugraphs.data.identity import digest
-from tpugraphs.distributed.ranks import CommunicatorLike, Message, Ranks
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
@@ -162,7 +162,7 @@ class Fit(RunningFit):
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
         if self.ranks is not None:
-            self.shared = SharedStep(self.ranks, self.optimizer.units)
+            self.shared = SharedStep(self.ranks, self.optimizer.units, self.model.params.size)
         self.segments = _core.Segments(float(self.fields.segment_keep), self.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid = wanted(how.verbose), data.valid
@@ -543,7 +543,7 @@ class Fit(RunningFit):
             self._save(path)
             return Path(path).read_bytes()
 
-    def adopt(self, state: Message, interrupted: bool) -> None:
+    def adopt(self, state: bytes, interrupted: bool) -> None:
         """Take over what the same fit has become in another process, where it has ended.
 
         Parameters

@@ -1,12 +1,13 @@
 """Steps whose slates are divided among ranks: the same bits on any number of them."""
 
+import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.distributed.ranks import Message, Ranks, TreeSum, Vectors, balanced
+from tpugraphs import _core
+from tpugraphs.distributed.ranks import Ranks
 
 Fresh = tuple[int, int, int, NDArray[np.int64], NDArray[np.float32]]
 """Scores to be stored: graph, its number of segments, which of them, configs (n,), scores (n,)."""
@@ -21,10 +22,14 @@ class SharedStep:
         Those that share them.
     units : int
         Number of units in a step.
+    parameters : int
+        Length of their gradients.
     """
 
-    def __init__(self, ranks: Ranks, units: int) -> None:
-        self.ranks, self.tree, self._sent = ranks, TreeSum(units), bytearray()
+    def __init__(self, ranks: Ranks, units: int, parameters: int) -> None:
+        self.ranks, self.own = ranks, ranks.share(units)
+        ends = [ranks.share(units, rank).stop for rank in range(ranks.size)]
+        self.sum = _core.TreeSum(parameters, ends, ranks.rank)
 
     def take(
         self, work: Sequence[int], compute: Callable[[int], tuple[float, list[Fresh]]],
@@ -50,45 +55,21 @@ class SharedStep:
         fresh : list of Fresh
             Of all units.
         """
-        ranks, tree, order, own = self.ranks, self.tree, balanced(work), self.ranks.share(len(work))
-        vectors: Vectors = {}
+        order = self.sum.order(np.array(work, np.int64)).tolist()
 
-        def share() -> Message:
-            losses, fresh = list[float](), list[Fresh]()
-            check()
-            for place in own:
+        def share() -> bytes:
+            found = list[tuple[float, list[Fresh]]]()
+            self.sum.clear()
+            for place in self.own:
                 check()
                 grads[:] = 0  # as of the first unit
-                loss, found = compute(order[place])
-                losses.append(loss)
-                fresh += found
-                tree.put(vectors, place, grads)
-            heads = np.array([len(fresh), *(n for one in fresh for n in (*one[:3], len(one[3])))])
-            parts = [one[3] for one in fresh] + [one[4] for one in fresh]
-            roots = [tree.add(vectors, *root) for root in tree.roots(own)]
-            sent = [np.array(losses), heads, *parts, *roots]
-            size = sum(one.nbytes for one in sent)
-            if len(self._sent) != size:  # memory of the system costs more than the message
-                self._sent = bytearray(size)
-            np.concatenate([one.view(np.uint8) for one in sent], out=np.frombuffer(self._sent, np.uint8))
-            return self._sent
+                found.append(compute(order[place]))
+                self.sum.add(grads)
+            check()
+            return json.dumps(found, default=np.ndarray.tolist).encode()
 
-        losses, scored, received = list[float](), list[Fresh](), Vectors()
-        for rank, message in enumerate(ranks.exchange(share)):
-            mine, at = ranks.share(len(work), rank), 0
-
-            def take(count: int, kind: Any, message: Message = message) -> NDArray[Any]:
-                nonlocal at
-                at += count * np.dtype(kind).itemsize
-                return np.frombuffer(message, kind, count, at - count * np.dtype(kind).itemsize)
-
-            losses += take(len(mine), np.float64).tolist()
-            heads = take(4 * int(take(1, np.int64)[0]), np.int64).reshape(-1, 4).tolist()
-            rows = [take(head[3], np.int64) for head in heads]
-            scores = [take(head[3], np.float32).copy() for head in heads]
-            scored += [(*head[:3], *pair) for head, *pair in zip(heads, rows, scores, strict=True)]
-            roots = {root: take(grads.size, np.float32) for root in tree.roots(mine)}
-            received |= {root: np.require(one, requirements="W") for root, one in roots.items()}
-        tree.free(vectors)
-        grads[:] = tree.add(received, tree.levels - 1, 0)
-        return losses, scored
+        units = [unit for message in self.ranks.exchange(share) for unit in json.loads(message)]
+        self.sum.total(self.ranks.comm, grads)
+        stored = [one for _, found in units for one in found]
+        fresh = [(*one[:3], np.array(one[3]), np.array(one[4], np.float32)) for one in stored]
+        return [loss for loss, _ in units], fresh

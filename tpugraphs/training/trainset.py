@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.data import Graph, arrays, split_configs
 from tpugraphs.data.identity import digest, fingerprint, identities, known_as
-from tpugraphs.distributed.ranks import Message, Ranks
+from tpugraphs.distributed.ranks import Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
@@ -275,7 +275,7 @@ class TrainingSet:
         assert self.ranks is not None
         new = [index for index in dict.fromkeys(indices) if index not in self.sizes]
 
-        def size(which: int) -> Message:
+        def size(which: int) -> bytes:
             prepared = self.prepared(index := new[which])
             if prepared is None:
                 name = self.useless[index]
@@ -337,7 +337,7 @@ class TrainingSet:
             else:
                 deque(self._usable(own), maxlen=0)
 
-        def share(own: range) -> Message:
+        def share(own: range) -> bytes:
             look(own)
             return json.dumps([pipeline.half_fitted() if learn else None, self.looked[own.start :]]).encode()
 
@@ -405,7 +405,7 @@ class TrainingSet:
         result: list[tuple[_core.Prepared, NDArray[np.int64]]] = []
         hashes, left_out = list[str](), dict[str, str]()
 
-        def work() -> Message:
+        def work() -> bytes:
             for i in range(len(graphs)) if self.ranks is None else self.ranks.share(len(graphs)):
                 graph = graphs[i]
                 why = check_graph("valid", graph, self.pipeline.kind)
