@@ -30,6 +30,7 @@ VALUES = ("tau", "first", "five")
 FOLDS, TRIED, DRAWS = 6, 5, 2000
 COMPOSED = "composed"  # kin that is only learnt from
 SHARES = (0.25, 0.5)  # of the kin, for the learning curve
+CLASSES = {"20 ms and more": (20.0, np.inf), "2 to 20 ms": (2.0, 20.0), "less than 2 ms": (0.0, 2.0)}
 MEAN, PROCESS, CHOSEN = "mean effect", "multi-task process", f"the same, {TRIED} chosen together"
 HALF, RANDOM, DEFAULT = "half of the repeats", "random", "XLA's default"
 
@@ -131,6 +132,17 @@ def family(graph: Any) -> str:
     return str(graph.name).rpartition(".")[0]
 
 
+def milliseconds(graph: Any) -> float:
+    """Time of a program by XLA's default."""
+    return float(graph.runtime[0] / 1e6)
+
+
+def within(graph: Any, size: str) -> bool:
+    """Whether a program is of that class of sizes."""
+    low, high = CLASSES[size]
+    return low <= milliseconds(graph) < high
+
+
 def kin(graphs: Sequence[Any]) -> list[str]:
     """Kin of programs."""
     return [tg.xla.zoo.families()[family(graph)].group for graph in graphs]
@@ -179,12 +191,18 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
         for share in () if quick else SHARES:
             for train, graphs in parts(everything, 0, share):
                 fitted(f"left out, {share:.0%} of the kin", method, train, graphs, 0)
+        for size in () if quick or method not in ALONE[collection] else CLASSES:
+            for train, graphs in parts(everything, 0):
+                alike = [one for one in train if within(one, size)]
+                if alike and len(alike) < len(train):
+                    fitted(f"left out, learnt from programs of {size}", method, alike, graphs, 0)
         for graph in real if method in ALONE[collection] and not quick else ():
             others = [one for one in everything if one is not graph]
             fitted("only the program itself left out", method, others, [graph], 0)
         took = time.monotonic() - began
         print(f"{collection}: {method}: {took:.0f} s", file=sys.stderr, flush=True)
-    return {"learnt": len(learnt), "test": len(test), "real": len(real), "found": found}
+    every = {graph.name: milliseconds(graph) for graph in everything}
+    return {"learnt": len(learnt), "test": len(test), "real": len(real), "ms": every, "found": found}
 
 
 # ---- tables ---------------------------------------------------------------------------------------------
@@ -261,7 +279,23 @@ def markdown(found: dict[str, Any], text: str) -> str:
         for protocol, methods in one["found"].items():
             programs = len(next(iter(methods.values())))
             lines += ["", f"### {protocol}: {programs} programs", "", *table(methods)]
+            for size, some in by_size(methods, one["ms"]) if protocol == "left out" else ():
+                programs = len(next(iter(some.values())))
+                lines += ["", f"### {protocol}, of {size}: {programs} programs", "", *table(some)]
     return "\n".join(lines) + "\n"
+
+
+def by_size(
+    methods: dict[str, dict[str, list[list[float]]]], ms: dict[str, float]
+) -> Iterator[tuple[str, dict[str, dict[str, list[list[float]]]]]]:
+    """The same values of the programs of each class of sizes, the largest first."""
+    for size, (low, high) in CLASSES.items():
+        some = {
+            method: {name: rows for name, rows in values.items() if low <= ms[name] < high}
+            for method, values in methods.items()
+        }
+        if any(some.values()):
+            yield size, some
 
 
 def picture(collection: str) -> str:

@@ -244,7 +244,7 @@ def test_what_cannot_be_measured_is_refused():
         *(
             (lambda option=option: tg.xla.collect(softmax, X, W, **option), next(iter(option)))
             for option in (
-                {"rounds": 1}, {"passes": 0}, {"n_configs": True}, {"seed": -1}, {"timeout": 0}, {"tolerance": float("nan")},
+                {"rounds": 1}, {"passes": 0}, {"n_configs": True}, {"seed": -1}, {"timeout": 0}, {"seconds": 0}, {"tolerance": float("nan")},
             )
         ),
         (lambda: tg.xla.collect(softmax, X, W, out="x.csv"), "out", ".npz", ".tgpack"),
@@ -450,6 +450,36 @@ def test_a_measurement_is_the_fastest_of_its_passes(monkeypatch):
     for number, some in times.items():
         assert len(some) == 6
         np.testing.assert_allclose(graph.repeats[number], 1e9 * np.reshape(some, (2, 3)).min(1))
+
+
+@pytest.mark.parametrize(
+    "seconds, rounds, passes",
+    [(None, 6, 3), (1e6, 6, 3), (3.5, 6, 1), (3.0, 5, 1), (1.0, 4, 1), (1e-6, 4, 1)],
+)
+def test_a_long_program_is_measured_in_fewer_rounds(monkeypatch, tmp_path, seconds, rounds, passes):
+    clock, times = [0.0], []
+
+    def timed(self, program, number):
+        times.append(number)
+        clock[0] += 0.2
+        return 0.2 + 0.01 * number
+
+    monkeypatch.setattr(collecting._Run, "_time", timed)
+    monkeypatch.setattr(collecting.time, "monotonic", lambda: clock[0])
+    how = {
+        **QUICK,
+        "rounds": 6,
+        "passes": 3,
+        "out": tmp_path / "x.npz",
+        "n_configs": 3,
+        "space": "constraint",
+    }
+    graph = tg.xla.collect(softmax, X, W, seconds=seconds, **how)
+    count = graph.about["distinct_programs"]
+    assert count == 3 and graph.repeats.shape[1] == graph.about["rounds"] == rounds
+    assert len(times) == count * rounds * passes and graph.about.get("seconds") == seconds
+    again = tg.xla.collect(softmax, X, W, seconds=seconds, **how)
+    assert len(times) == count * rounds * passes and again.about["digest"] == graph.about["digest"]
 
 
 def test_the_default_must_run(monkeypatch):

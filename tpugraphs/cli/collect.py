@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
+    meaning = "measure a long program less: stop after a round that ends later, but not before the fourth"
+    option(parser, "--seconds SECONDS", meaning, type=float)
     common.add_executor(parser)
     common.add_seed(parser)
 
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int | None:
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
     how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
     how |= {"seed": args.seed, "space": args.space, "tolerance": args.tolerance}
-    how |= {"timeout": args.timeout, "without": args.without or ()}
+    how |= {"timeout": args.timeout, "seconds": args.seconds, "without": args.without or ()}
     if args.zoo:
         return _zoo(args, how)
     if args.only or args.sizes:

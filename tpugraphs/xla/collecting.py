@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -36,6 +37,7 @@ from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import Candidate, Space
 
 _LEAST_ROUNDS = 2  # noise needs two
+_FEWEST = 4  # rounds of a program that is long: two to choose by, two to judge
 _NS = 1e9
 _DIGITS = 4  # significant digits of a time: noise is in the second or third
 _SUFFIXES = (".npz", ".tgpack")
@@ -50,6 +52,7 @@ class CollectOptions(TypedDict, total=False):
     configs: Graph | None
     rounds: int
     passes: int
+    seconds: float | None
     seed: int
     tolerance: float | None
     least: float
@@ -68,6 +71,7 @@ def collect(
     configs: Graph | None = None,
     rounds: int = 12,
     passes: int = 3,
+    seconds: float | None = None,
     seed: int = 0,
     name: str | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -107,6 +111,9 @@ def collect(
     passes : int
         How often a round goes through all configs, 1 or more. The fastest time of a config counts. On a busy
         machine, passes, which are far apart, are better than many runs in a row.
+    seconds : float, optional
+        Measure a long program less: stop after a round that ends later, but not before the fourth, and go
+        once through all configs per round if four rounds of `passes` would take longer.
     seed : int
         Seed, 0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
         program.
@@ -176,6 +183,8 @@ def collect(
     _above_zero("timeout", timeout)
     if tolerance is not None:
         _above_zero("tolerance", tolerance)
+    if seconds is not None:
+        settings["seconds"] = _above_zero("seconds", seconds)
     target = _target(out)
     if executor is not None:
         check_executor(executor)
@@ -204,7 +213,10 @@ def collect(
             return found
         journal.read(digest)
         with Interrupts(armed=True) as interrupts:
-            run = _Run(program.name, chosen, drawn, child, interrupts, tolerance, least, passes, verbose)
+            run = _Run(
+                program.name, chosen, drawn, child, interrupts, tolerance, least, passes,
+                math.inf if seconds is None else seconds, verbose,
+            )  # fmt: skip
             run.compile()
             log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
             with child.hold():
@@ -321,7 +333,8 @@ def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
         return None
     graph = load(target)
     about = getattr(graph, "about", {})
-    return graph if about.get("digest") == digest and about.get("rounds", 0) >= rounds else None
+    enough = about.get("rounds", 0) >= (rounds if about.get("seconds") is None else min(rounds, _FEWEST))
+    return graph if enough and about.get("digest") == digest else None
 
 
 class _Journal:
@@ -435,6 +448,7 @@ class _Run:
     tolerance: float
     least: float
     passes: int
+    seconds: float
     verbose: bool | None
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
@@ -475,7 +489,7 @@ class _Run:
         return self.child.compile(candidate.key, dict(candidate.options))
 
     def time(self, rounds: int, rng: np.random.Generator, journal: _Journal) -> bool:
-        """Time all programs in turn, `rounds` times; return whether Ctrl-C ended it early."""
+        """Time all programs in turn, up to `rounds` times; return whether Ctrl-C ended it early."""
         programs = list(dict.fromkeys(self.hashes.values()))
         first = {name: number for number, name in reversed(self.hashes.items())}
         self.rounds = journal.start(programs)[:rounds]
@@ -484,18 +498,26 @@ class _Run:
                 self._broken[program] = "before this call continued"
         orders = [[rng.permutation(len(programs)) for _ in range(self.passes)] for _ in range(rounds)]
         runs = self.passes * len(programs)
+        began, before = time.monotonic(), len(self.rounds)
         with Progress(rounds * runs, f"{self.name}: time", "run", self.verbose) as bar:
-            bar.update(len(self.rounds) * runs)
+            bar.update(before * runs)
             try:
                 for order in orders[len(self.rounds) :]:
-                    fastest = np.full(len(programs), np.inf)
-                    for place in np.concatenate(order):
-                        took = self._time(programs[place], first[programs[place]])
-                        fastest[place] = np.minimum(fastest[place], took)  # NaN stays
-                        bar.update(1)
-                        self.interrupts.check()
+                    fastest, begun = np.full(len(programs), np.inf), time.monotonic()
+                    for count, through in enumerate(order, 1):
+                        for place in through:
+                            took = self._time(programs[place], first[programs[place]])
+                            fastest[place] = np.minimum(fastest[place], took)  # NaN stays
+                            bar.update(1)
+                            self.interrupts.check()
+                        if (time.monotonic() - begun) * self.passes * _FEWEST > self.seconds * count:
+                            bar.update(runs - count * len(programs))
+                            break
                     self.rounds.append(fastest.tolist())
                     journal.add(len(self.rounds), self.rounds[-1])
+                    each = (time.monotonic() - began) / (len(self.rounds) - before)
+                    if len(self.rounds) >= _FEWEST and each * len(self.rounds) > self.seconds:
+                        break
             except KeyboardInterrupt:
                 if len(self.rounds) < _LEAST_ROUNDS:
                     raise

@@ -25,10 +25,11 @@ Step = tuple[Callable[..., Array], Arrays]
 Maker = Callable[[Draw, tuple[int, ...]], Step | None]
 
 STEPS: dict[str, list[Maker]] = {}
-_SMALLEST, _LARGEST = 1 << 9, 1 << 19  # elements between two steps
-_HEAVIEST = 1 << 21  # bytes of the parameters of a step
-_SIZES = tuple(
-    {"steps": steps, "elements": 1 << bits} for steps, bits in ((2, 17), (3, 13), (4, 16), (6, 14))
+_SMALLEST, _LARGEST = 1 << 9, 1 << 19  # elements between two steps; more in a program of more
+_HEAVIEST = 1 << 21  # bytes of the parameters of a step, likewise
+_SIZES = tuple(  # of programs, and of their gradients, which take several times as long
+    tuple({"steps": steps, "elements": 1 << bits} for steps, bits in ((2, 17), (3, 13), *larger))
+    for larger in (((4, 20), (5, 22)), ((4, 19), (5, 20)))
 )
 
 
@@ -309,7 +310,7 @@ def recurrence(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 @step("loops")
 def recurrent_dense(draw: Draw, shape: tuple[int, ...]) -> Step | None:
     """Carry a state along the first axis, with a product in every step."""
-    if not 4 <= shape[0] <= 64:
+    if not 4 <= shape[0] <= 64 or shape[-1] > 4096:
         return None
 
     def run(x: Array, w: Array) -> Array:
@@ -347,16 +348,17 @@ def iterate(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 def composed(draw: Draw, kind: str, gradient: bool, steps: int, elements: int) -> Built:
     """Draw steps, half of them of one kind; with `gradient`, that of half the sum of squares."""
     shape = _shape(draw, elements)
+    largest, heaviest = max(_LARGEST, 2 * elements), max(_HEAVIEST, 4 * elements)
     every = [maker for makers in STEPS.values() for maker in makers]
     x = draw.normal(*shape)
     chain: list[Callable[..., Array]] = []
     parameters: list[Arrays] = []
     while len(chain) < steps:
         found = draw.pick(*(STEPS[kind] if len(chain) % 2 == 0 else every))(draw, shape)
-        if found is None or sum(array.nbytes for array in found[1]) > _HEAVIEST:
+        if found is None or sum(array.nbytes for array in found[1]) > heaviest:
             continue
         after = jax.eval_shape(found[0], jax.ShapeDtypeStruct(shape, x.dtype), *found[1]).shape
-        if _SMALLEST <= math.prod(after) <= _LARGEST and 2 <= len(after) <= 4:
+        if _SMALLEST <= math.prod(after) <= largest and 2 <= len(after) <= 4:
             shape = after
             chain.append(found[0])
             parameters.append(found[1])
@@ -402,6 +404,6 @@ def _shape(draw: Draw, elements: int) -> tuple[int, ...]:
 
 for _kind in STEPS:
     for _suffix, _gradient in (("", False), ("-gradient", True)):
-        family(f"composed-{_kind}{_suffix}", "composed", *_SIZES)(
+        family(f"composed-{_kind}{_suffix}", "composed", *_SIZES[_gradient])(
             partial(composed, kind=_kind, gradient=_gradient)
         )
