@@ -20,6 +20,7 @@ from tpugraphs.xla.zoo import registry  # noqa: E402
 
 ALL = zoo.programs()
 FAMILIES = zoo.families()
+LARGEST = (8 << 20, 8 << 20, 24 << 20, 256 << 20)  # bytes of the arguments
 
 
 def named(program):
@@ -29,7 +30,7 @@ def named(program):
 def test_there_are_enough_of_them():
     real = [family for family in FAMILIES.values() if family.group != "composed"]
     assert len(real) >= 24 and sum(len(family.sizes) for family in real) >= 72
-    assert all(2 <= len(family.sizes) <= 4 for family in FAMILIES.values())
+    assert all(len(family.sizes) == 4 for family in FAMILIES.values())  # two small, about 5 ms, about 50 ms
     assert len({program.name for program in ALL}) == len(ALL)
     assert "encoder-block.2" in {program.name for program in ALL}
 
@@ -50,7 +51,7 @@ def test_a_group_of_families_is_in_one_split():
 
 
 def test_programs_are_chosen_by_split_and_family():
-    assert [p.name for p in zoo.programs(family="lstm")] == ["lstm.0", "lstm.1", "lstm.2"]
+    assert [p.name for p in zoo.programs(family="lstm")] == ["lstm.0", "lstm.1", "lstm.2", "lstm.3"]
     assert zoo.programs(split="test", family="lstm") == ()
     refuses(lambda: zoo.programs(split="tset"), ConfigError, "train, valid, test", "'tset'")
     refuses(lambda: zoo.programs(family="encoder"), ConfigError, "encoder-block", "'encoder'")
@@ -79,7 +80,9 @@ def test_every_program_is_a_function_of_arrays_and_no_two_are_the_same():
         assert all(
             a.tobytes() == b.tobytes() and a.shape == b.shape for a, b in zip(args, again, strict=True)
         ), program
-        assert all(np.isfinite(a).all() for a in args) and sum(a.nbytes for a in args) < 8 << 20, program
+        assert (
+            all(np.isfinite(a).all() for a in args) and sum(a.nbytes for a in args) < LARGEST[program.size]
+        ), program
         traced = jax.make_jaxpr(fn)(*args)
         outputs = traced.out_avals
         assert outputs and all(o.dtype in (np.float32, np.int32) and 0 not in o.shape for o in outputs), (

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import tpugraphs as tg
-from tpugraphs.data.identity import checksum
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
 from tpugraphs.system import atomic_write, json_text, progress, read_whole
@@ -188,7 +187,9 @@ def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | No
 def agree_on_files(ranks: tg.distributed.CommunicatorLike | None, paths: Iterable[str]) -> None:
     """Raise ConfigError if ranks differ in these files of rankers, in version or instruction set."""
     if ranks is not None:
-        tg.distributed.ranks.Ranks(ranks).agree_on_bits(lambda: {"rankers": [*map(checksum, paths)]})
+        tg.distributed.ranks.Ranks(ranks).agree_on_bits(
+            lambda: {"rankers": [*map(tg.data.identity.checksum, paths)]}
+        )
 
 
 def open_rankers(args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None = None) -> Any:

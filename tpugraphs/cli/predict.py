@@ -17,7 +17,6 @@ from typing import Any, TextIO
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.data.identity import facts
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import counted, tracked, write_whole
 
@@ -88,7 +87,9 @@ def _scored(
     if ranks is None:
         yield from map(scores, range(len(graphs)))
     else:
-        for message in tg.distributed.ranks.Ranks(ranks).each(len(graphs), packed, facts({"graphs": graphs})):
+        for message in tg.distributed.ranks.Ranks(ranks).each(
+            len(graphs), packed, tg.data.identity.facts({"graphs": graphs})
+        ):
             name, _, found = message.partition(b"\0")
             yield name.decode(), np.frombuffer(found, np.float32)
 

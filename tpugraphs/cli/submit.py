@@ -23,7 +23,6 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import option
-from tpugraphs.data.identity import facts
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system import Progress, counted, tracked
@@ -119,7 +118,9 @@ def _rank(
         made = ranker.rank(graph, **options).tolist()
         return graph.submission_id, made, graph.num_configs, str(graph.path or graph.name)
 
-    rows = tg.distributed.ranks.in_turns(ranks, len(graphs), ranked, facts({"graphs": graphs}))
+    rows = tg.distributed.ranks.in_turns(
+        ranks, len(graphs), ranked, tg.data.identity.facts({"graphs": graphs})
+    )
     for row_id, ranking, count, file in tracked(rows, "rank", "graph", None, len(graphs)):
         if row_id in rankings:
             raise DataError(f"{row_id} is given twice; leave one out", file=file, field="name")

@@ -15,7 +15,8 @@ from tpugraphs.xla.zoo.registry import Arrays, Built, Draw, family
     "attention",
     {"batch": 2, "heads": 4, "tokens": 128, "width": 32},
     {"batch": 1, "heads": 2, "tokens": 384, "width": 64},
-    {"batch": 16, "heads": 8, "tokens": 32, "width": 16},
+    {"batch": 3, "heads": 8, "tokens": 256, "width": 64},
+    {"batch": 2, "heads": 6, "tokens": 1024, "width": 64},
 )
 def attention_bhtd(draw: Draw, batch: int, heads: int, tokens: int, width: int) -> Built:
     """Attention on (b, h, t, d) by batched products."""
@@ -32,7 +33,8 @@ def attention_bhtd(draw: Draw, batch: int, heads: int, tokens: int, width: int) 
     "attention",
     {"batch": 2, "heads": 4, "tokens": 128, "width": 32},
     {"batch": 16, "heads": 12, "tokens": 20, "width": 16},
-    {"batch": 1, "heads": 8, "tokens": 256, "width": 16},
+    {"batch": 2, "heads": 8, "tokens": 256, "width": 32},
+    {"batch": 3, "heads": 12, "tokens": 512, "width": 64},
 )
 def attention_bthd(draw: Draw, batch: int, heads: int, tokens: int, width: int) -> Built:
     """Causal attention on (b, t, h, d), with the projection of the heads."""
@@ -49,7 +51,8 @@ def attention_bthd(draw: Draw, batch: int, heads: int, tokens: int, width: int) 
     "attention",
     {"batch": 4, "heads": 4, "tokens": 64, "width": 128},
     {"batch": 1, "heads": 16, "tokens": 160, "width": 128},
-    {"batch": 32, "heads": 2, "tokens": 12, "width": 64},
+    {"batch": 5, "heads": 8, "tokens": 128, "width": 256},
+    {"batch": 5, "heads": 12, "tokens": 256, "width": 768},
 )
 def attention_fused(draw: Draw, batch: int, heads: int, tokens: int, width: int) -> Built:
     """Attention with queries, keys and values from one product; the heads come before the batch."""
@@ -73,7 +76,8 @@ def attention_fused(draw: Draw, batch: int, heads: int, tokens: int, width: int)
     "linear attention",
     {"batch": 2, "heads": 4, "tokens": 256, "width": 32, "features": 32},
     {"batch": 1, "heads": 2, "tokens": 1024, "width": 16, "features": 64},
-    {"batch": 16, "heads": 4, "tokens": 48, "width": 32, "features": 16},
+    {"batch": 2, "heads": 8, "tokens": 1024, "width": 32, "features": 32},
+    {"batch": 4, "heads": 8, "tokens": 1300, "width": 64, "features": 64},
 )
 def linear_attention(draw: Draw, batch: int, heads: int, tokens: int, width: int, features: int) -> Built:
     """Attention through positive features: keys and values are summed up once."""
@@ -104,7 +108,8 @@ def attend_to(x: Array, memory: Array, weights: tuple[Array, ...], heads: int, m
     "transformer",
     {"batch": 2, "heads": 4, "tokens": 64, "width": 128, "hidden": 256},
     {"batch": 1, "heads": 2, "tokens": 256, "width": 64, "hidden": 64},
-    {"batch": 8, "heads": 8, "tokens": 16, "width": 192, "hidden": 384},
+    {"batch": 4, "heads": 8, "tokens": 128, "width": 256, "hidden": 1024},
+    {"batch": 2, "heads": 12, "tokens": 256, "width": 768, "hidden": 3072},
 )
 def encoder_block(draw: Draw, batch: int, heads: int, tokens: int, width: int, hidden: int) -> Built:
     """Attention of all tokens to all, then a perceptron; normalised before."""
@@ -124,7 +129,8 @@ def encoder_block(draw: Draw, batch: int, heads: int, tokens: int, width: int, h
     "transformer",
     {"batch": 2, "heads": 4, "tokens": 48, "source": 64, "width": 128},
     {"batch": 1, "heads": 8, "tokens": 192, "source": 32, "width": 64},
-    {"batch": 16, "heads": 2, "tokens": 8, "source": 100, "width": 96},
+    {"batch": 2, "heads": 8, "tokens": 128, "source": 192, "width": 256},
+    {"batch": 4, "heads": 8, "tokens": 256, "source": 512, "width": 512},
 )
 def decoder_block(draw: Draw, batch: int, heads: int, tokens: int, source: int, width: int) -> Built:
     """Causal attention, attention to an encoded source, perceptron; normalised after."""

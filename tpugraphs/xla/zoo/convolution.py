@@ -20,7 +20,8 @@ NDHWC = ("NDHWC", "DHWIO", "NDHWC")
     "cnn",
     {"batch": 8, "side": 32, "widths": (3, 16, 32, 64)},
     {"batch": 1, "side": 128, "widths": (3, 8, 16, 16)},
-    {"batch": 32, "side": 14, "widths": (32, 48, 64)},
+    {"batch": 38, "side": 64, "widths": (3, 32, 64, 128)},
+    {"batch": 46, "side": 160, "widths": (3, 32, 64, 128, 256)},
 )
 def cnn_nhwc(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Built:
     """Convolutions with stride 2, global mean, classes; channels last."""
@@ -39,6 +40,8 @@ def cnn_nhwc(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Buil
     "cnn",
     {"batch": 4, "side": 32, "widths": (3, 16, 32, 32)},
     {"batch": 16, "side": 10, "widths": (64, 64, 96)},
+    {"batch": 16, "side": 32, "widths": (3, 32, 64, 64)},
+    {"batch": 11, "side": 96, "widths": (3, 32, 64, 128)},
 )
 def cnn_nchw(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Built:
     """Convolutions with biases and pooling by maximum; channels first."""
@@ -62,7 +65,8 @@ def cnn_nchw(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Buil
     "cnn",
     {"batch": 4, "side": 28, "width": 32, "inner": 16},
     {"batch": 8, "side": 7, "width": 128, "inner": 48},
-    {"batch": 1, "side": 56, "width": 32, "inner": 8},
+    {"batch": 5, "side": 56, "width": 64, "inner": 16},
+    {"batch": 7, "side": 28, "width": 512, "inner": 128},
 )
 def resnet_block(draw: Draw, batch: int, side: int, width: int, inner: int) -> Built:
     """Two bottleneck blocks with folded batch norms."""
@@ -91,7 +95,8 @@ def resnet_block(draw: Draw, batch: int, side: int, width: int, inner: int) -> B
     "depthwise",
     {"batch": 2, "side": 28, "width": 16, "expand": 4, "stride": 1},
     {"batch": 4, "side": 14, "width": 32, "expand": 4, "stride": 1},
-    {"batch": 1, "side": 64, "width": 8, "expand": 6, "stride": 2},
+    {"batch": 1, "side": 28, "width": 32, "expand": 6, "stride": 1},
+    {"batch": 2, "side": 112, "width": 28, "expand": 6, "stride": 2},
 )
 def mobilenet_block(draw: Draw, batch: int, side: int, width: int, expand: int, stride: int) -> Built:
     """Expand, depthwise convolution, squeeze and excite, project."""
@@ -119,7 +124,8 @@ def mobilenet_block(draw: Draw, batch: int, side: int, width: int, expand: int, 
     "depthwise",
     {"batch": 2, "side": 32, "width": 32, "taps": 3},
     {"batch": 1, "side": 14, "width": 128, "taps": 5},
-    {"batch": 1, "side": 64, "width": 4, "taps": 5},
+    {"batch": 1, "side": 28, "width": 96, "taps": 3},
+    {"batch": 1, "side": 112, "width": 40, "taps": 5},
 )
 def depthwise_convolution(draw: Draw, batch: int, side: int, width: int, taps: int) -> Built:
     """Two depthwise convolutions, no mixing of channels."""
@@ -139,7 +145,8 @@ def depthwise_convolution(draw: Draw, batch: int, side: int, width: int, taps: i
     "deconvolution",
     {"batch": 2, "side": 16, "widths": (64, 32, 16), "taps": 4},
     {"batch": 1, "side": 32, "widths": (16, 8, 4), "taps": 3},
-    {"batch": 8, "side": 4, "widths": (128, 64, 32), "taps": 3},
+    {"batch": 4, "side": 16, "widths": (128, 64, 32), "taps": 4},
+    {"batch": 2, "side": 32, "widths": (128, 64, 32, 16), "taps": 4},
 )
 def transposed_convolution(draw: Draw, batch: int, side: int, widths: tuple[int, ...], taps: int) -> Built:
     """Transposed convolutions with stride 2 (reported slow: jax issue 23783)."""
@@ -159,6 +166,8 @@ def transposed_convolution(draw: Draw, batch: int, side: int, widths: tuple[int,
     "deconvolution",
     {"side": 5, "width": 8, "out": 1},
     {"side": 6, "width": 2, "out": 4},
+    {"side": 7, "width": 8, "out": 4},
+    {"side": 12, "width": 16, "out": 8},
 )
 def deconvolution_gradient(draw: Draw, side: int, width: int, out: int) -> Built:
     """Gradient of a transposed convolution in three dimensions, as reported in jax issue 31662."""
@@ -180,6 +189,8 @@ def deconvolution_gradient(draw: Draw, side: int, width: int, out: int) -> Built
     "deconvolution",
     {"batch": 4, "latent": 64, "side": 4, "widths": (64, 32, 16, 3)},
     {"batch": 16, "latent": 32, "side": 7, "widths": (32, 16, 1)},
+    {"batch": 29, "latent": 100, "side": 4, "widths": (128, 64, 32, 3)},
+    {"batch": 45, "latent": 128, "side": 8, "widths": (256, 128, 64, 3)},
 )
 def gan_generator(draw: Draw, batch: int, latent: int, side: int, widths: tuple[int, ...]) -> Built:
     """Noise to images: dense layer, then normalised transposed convolutions."""
@@ -201,7 +212,8 @@ def gan_generator(draw: Draw, batch: int, latent: int, side: int, widths: tuple[
     "unet",
     {"batch": 2, "side": 32, "width": 16},
     {"batch": 1, "side": 64, "width": 8},
-    {"batch": 8, "side": 8, "width": 32},
+    {"batch": 7, "side": 64, "width": 16},
+    {"batch": 4, "side": 200, "width": 32},
 )
 def unet_block(draw: Draw, batch: int, side: int, width: int) -> Built:
     """Downsample by pooling, convolve, upsample by repetition, concatenate the skip connection, convolve."""
@@ -223,6 +235,8 @@ def unet_block(draw: Draw, batch: int, side: int, width: int) -> Built:
     "volume",
     {"batch": 1, "side": 12, "width": 8},
     {"batch": 2, "side": 6, "width": 20},
+    {"batch": 1, "side": 13, "width": 16},
+    {"batch": 2, "side": 21, "width": 28},
 )
 def volume_convolution(draw: Draw, batch: int, side: int, width: int) -> Built:
     """Residual block of convolutions in three dimensions with pooling by mean."""

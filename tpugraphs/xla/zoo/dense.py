@@ -15,7 +15,8 @@ from tpugraphs.xla.zoo.registry import Arrays, Built, Draw, family
     "perceptron",
     {"batch": 128, "widths": (128, 512, 512, 64)},
     {"batch": 8, "widths": (1024, 1024, 512, 10)},
-    {"batch": 2048, "widths": (48, 96, 64, 32, 1)},
+    {"batch": 340, "widths": (512, 1024, 1024, 256)},
+    {"batch": 540, "widths": (2048, 2048, 2048, 1000)},
 )
 def mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
     """Perceptron with biases and ReLU."""
@@ -38,7 +39,8 @@ def mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
     "mixer",
     {"batch": 4, "tokens": 64, "width": 128, "hidden": 64},
     {"batch": 2, "tokens": 196, "width": 64, "hidden": 256},
-    {"batch": 16, "tokens": 16, "width": 144, "hidden": 32},
+    {"batch": 2, "tokens": 196, "width": 256, "hidden": 128},
+    {"batch": 5, "tokens": 400, "width": 512, "hidden": 256},
 )
 def mlp_mixer(draw: Draw, batch: int, tokens: int, width: int, hidden: int) -> Built:
     """Two blocks that mix along tokens, then along channels."""
@@ -64,7 +66,8 @@ def mlp_mixer(draw: Draw, batch: int, tokens: int, width: int, hidden: int) -> B
     "products",
     {"batch": 32, "m": 64, "k": 64, "n": 64},
     {"batch": 4, "m": 256, "k": 32, "n": 256},
-    {"batch": 256, "m": 12, "k": 48, "n": 20},
+    {"batch": 25, "m": 128, "k": 128, "n": 128},
+    {"batch": 49, "m": 384, "k": 256, "n": 320},
 )
 def batched_products(draw: Draw, batch: int, m: int, k: int, n: int) -> Built:
     """Products of batches of matrices with transposed operands and a batch axis that moves."""
@@ -85,7 +88,8 @@ def batched_products(draw: Draw, batch: int, m: int, k: int, n: int) -> Built:
     "tensor network",
     {"batch": 1024, "sites": 6, "bond": 16, "physical": 4},
     {"batch": 8, "sites": 5, "bond": 48, "physical": 8},
-    {"batch": 4096, "sites": 7, "bond": 8, "physical": 2},
+    {"batch": 8192, "sites": 8, "bond": 32, "physical": 4},
+    {"batch": 49000, "sites": 12, "bond": 64, "physical": 2},
 )
 def tensor_network(draw: Draw, batch: int, sites: int, bond: int, physical: int) -> Built:
     """Contract a matrix product state with a batch of product states, and with itself for its norm."""
@@ -107,7 +111,8 @@ def tensor_network(draw: Draw, batch: int, sites: int, bond: int, physical: int)
     "pointwise",
     {"shape": (256, 512)},
     {"shape": (8, 8192)},
-    {"shape": (33, 65, 63)},
+    {"shape": (280, 2048)},
+    {"shape": (21, 256, 1000)},
 )
 def elementwise_chain(draw: Draw, shape: tuple[int, ...]) -> Built:
     """Elementwise functions with an operand for every row and one for every column."""
@@ -131,7 +136,8 @@ def elementwise_chain(draw: Draw, shape: tuple[int, ...]) -> Built:
     "normalisation",
     {"batch": 8, "tokens": 128, "width": 256, "axis": -1},
     {"batch": 4, "tokens": 512, "width": 64, "axis": 1},
-    {"batch": 64, "tokens": 10, "width": 300, "axis": -1},
+    {"batch": 21, "tokens": 512, "width": 256, "axis": -1},
+    {"batch": 36, "tokens": 1024, "width": 512, "axis": 1},
 )
 def softmax_layer_norm(draw: Draw, batch: int, tokens: int, width: int, axis: int) -> Built:
     """Layer norm, softmax along an axis, weighted sum, layer norm."""
@@ -151,7 +157,8 @@ def softmax_layer_norm(draw: Draw, batch: int, tokens: int, width: int, axis: in
     "normalisation",
     {"batch": 4, "side": 32, "width": 64, "groups": 8},
     {"batch": 1, "side": 128, "width": 16, "groups": 4},
-    {"batch": 16, "side": 8, "width": 256, "groups": 32},
+    {"batch": 4, "side": 64, "width": 64, "groups": 8},
+    {"batch": 3, "side": 128, "width": 96, "groups": 32},
 )
 def group_norm(draw: Draw, batch: int, side: int, width: int, groups: int) -> Built:
     """Two group norms with swish and a residual on images (b, h, w, c)."""
@@ -174,6 +181,8 @@ def group_norm(draw: Draw, batch: int, side: int, width: int, groups: int) -> Bu
     "latent",
     {"batch": 64, "width": 784, "hidden": 128, "latent": 16},
     {"batch": 512, "width": 64, "hidden": 96, "latent": 32},
+    {"batch": 550, "width": 784, "hidden": 400, "latent": 20},
+    {"batch": 780, "width": 3072, "hidden": 1024, "latent": 64},
 )
 def vae(draw: Draw, batch: int, width: int, hidden: int, latent: int) -> Built:
     """Variational autoencoder: encode, sample with given noise, decode, evidence lower bound."""

@@ -16,7 +16,8 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
     "embedding",
     {"batch": 256, "tokens": 32, "words": 4096, "width": 64, "classes": 16},
     {"batch": 32, "tokens": 200, "words": 500, "width": 128, "classes": 100},
-    {"batch": 2048, "tokens": 8, "words": 20000, "width": 32, "classes": 2},
+    {"batch": 1300, "tokens": 64, "words": 50000, "width": 64, "classes": 20},
+    {"batch": 1600, "tokens": 128, "words": 400000, "width": 128, "classes": 100},
 )
 def embedding_pool(draw: Draw, batch: int, tokens: int, words: int, width: int, classes: int) -> Built:
     """Mean of the embeddings of the words present, then classes."""
@@ -38,6 +39,8 @@ def embedding_pool(draw: Draw, batch: int, tokens: int, words: int, width: int, 
     "embedding",
     {"batch": 256, "order": 3, "words": 500, "width": 32, "hidden": 64},
     {"batch": 64, "order": 8, "words": 4000, "width": 16, "hidden": 64},
+    {"batch": 180, "order": 4, "words": 10000, "width": 64, "hidden": 128},
+    {"batch": 330, "order": 5, "words": 32000, "width": 64, "hidden": 256},
 )
 def ngram(draw: Draw, batch: int, order: int, words: int, width: int, hidden: int) -> Built:
     """Language model of words: embeddings of a context, hidden layer, likelihood of the next word."""
@@ -57,7 +60,8 @@ def ngram(draw: Draw, batch: int, order: int, words: int, width: int, hidden: in
     "segments",
     {"edges": 2048, "segments": 512, "width": 64, "axis": 0},
     {"edges": 4096, "segments": 1500, "width": 128, "axis": 1},
-    {"edges": 3000, "segments": 300, "width": 200, "axis": 0},
+    {"edges": 85000, "segments": 5000, "width": 64, "axis": 0},
+    {"edges": 200000, "segments": 20000, "width": 128, "axis": 1},
 )
 def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -> Built:
     """Segments summed one column at a time; ``axis`` says where the columns end up (jax issue 39959)."""
@@ -78,7 +82,8 @@ def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -
     "message passing",
     {"nodes": 512, "edges": 4096, "inputs": 32, "width": 64},
     {"nodes": 2000, "edges": 8000, "inputs": 8, "width": 16},
-    {"nodes": 100, "edges": 12000, "inputs": 64, "width": 32},
+    {"nodes": 5000, "edges": 29000, "inputs": 32, "width": 64},
+    {"nodes": 50000, "edges": 46000, "inputs": 64, "width": 64},
 )
 def graph_convolution(draw: Draw, nodes: int, edges: int, inputs: int, width: int) -> Built:
     """Two rounds of messages along edges, averaged at the receiver, then a mean over the nodes."""
@@ -104,7 +109,8 @@ def graph_convolution(draw: Draw, nodes: int, edges: int, inputs: int, width: in
     "gather",
     {"rows": 4000, "width": 64, "picks": 3200},
     {"rows": 200, "width": 800, "picks": 600},
-    {"rows": 20000, "width": 8, "picks": 16000},
+    {"rows": 50000, "width": 64, "picks": 3800},
+    {"rows": 120000, "width": 128, "picks": 20000},
 )
 def gather_scatter(draw: Draw, rows: int, width: int, picks: int) -> Built:
     """Rows of a table read, changed, added back, and read again in another order."""
@@ -128,7 +134,8 @@ def gather_scatter(draw: Draw, rows: int, width: int, picks: int) -> Built:
     "neighbours",
     {"queries": 64, "points": 512, "width": 32, "k": 8},
     {"queries": 256, "points": 200, "width": 3, "k": 4},
-    {"queries": 64, "points": 1000, "width": 128, "k": 2},
+    {"queries": 370, "points": 2000, "width": 64, "k": 8},
+    {"queries": 1200, "points": 8000, "width": 64, "k": 4},
 )
 def nearest_neighbours(draw: Draw, queries: int, points: int, width: int, k: int) -> Built:
     """Distances of all pairs, the smallest ``k`` of a query, and a kernel average."""
@@ -147,7 +154,8 @@ def nearest_neighbours(draw: Draw, queries: int, points: int, width: int, k: int
     "sorting",
     {"rows": 64, "columns": 256, "k": 16},
     {"rows": 4, "columns": 4096, "k": 8},
-    {"rows": 500, "columns": 16, "k": 4},
+    {"rows": 19, "columns": 1024, "k": 16},
+    {"rows": 8, "columns": 16384, "k": 32},
 )
 def sort_top_k(draw: Draw, rows: int, columns: int, k: int) -> Built:
     """Rows and columns sorted, the largest, the median, and gaps between neighbours in order."""
@@ -166,7 +174,8 @@ def sort_top_k(draw: Draw, rows: int, columns: int, k: int) -> Built:
     "prefix",
     {"rows": 128, "columns": 128},
     {"rows": 8, "columns": 2048},
-    {"rows": 1000, "columns": 16},
+    {"rows": 490, "columns": 512},
+    {"rows": 1200, "columns": 2048},
 )
 def prefix_sums(draw: Draw, rows: int, columns: int) -> Built:
     """Cumulative sums and maxima, and sums of boxes out of an integral image."""

@@ -15,7 +15,8 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
     "differences",
     {"shape": (64, 64, 64)},
     {"shape": (16, 64, 400)},
-    {"shape": (700, 701)},
+    {"shape": (144, 128, 128)},
+    {"shape": (13, 30, 50, 400)},
 )
 def difference_penalty(draw: Draw, shape: tuple[int, ...]) -> Built:
     """Squares of differences along every axis, summed, with the gradient (jax issue 37465)."""
@@ -36,7 +37,8 @@ def difference_penalty(draw: Draw, shape: tuple[int, ...]) -> Built:
     "pricing",
     {"spots": 256, "strikes": 256, "maturities": 1},
     {"spots": 1000, "strikes": 4, "maturities": 8},
-    {"spots": 16, "strikes": 64, "maturities": 50},
+    {"spots": 550, "strikes": 256, "maturities": 8},
+    {"spots": 1300, "strikes": 256, "maturities": 20},
 )
 def option_pricing(draw: Draw, spots: int, strikes: int, maturities: int) -> Built:
     """Prices of European calls on a grid of spots, strikes and maturities, with their deltas."""
@@ -60,7 +62,8 @@ def option_pricing(draw: Draw, spots: int, strikes: int, maturities: int) -> Bui
     "resampling",
     {"height": 160, "width": 160, "to": 128, "channels": 3},
     {"height": 48, "width": 300, "to": 96, "channels": 8},
-    {"height": 300, "width": 100, "to": 200, "channels": 1},
+    {"height": 512, "width": 512, "to": 310, "channels": 3},
+    {"height": 1080, "width": 1920, "to": 460, "channels": 3},
 )
 def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int) -> Built:
     """Image scaled to a square, then turned and sheared with bilinear interpolation."""
@@ -86,7 +89,8 @@ def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int
     "iteration",
     {"batch": 8, "rows": 32, "columns": 64},
     {"batch": 1, "rows": 96, "columns": 128},
-    {"batch": 200, "rows": 16, "columns": 16},
+    {"batch": 14, "rows": 96, "columns": 128},
+    {"batch": 17, "rows": 256, "columns": 384},
 )
 def newton_schulz(draw: Draw, batch: int, rows: int, columns: int) -> Built:
     """Orthogonal factor of matrices by five cubic iterations, and its deviation from orthogonality."""
@@ -106,7 +110,8 @@ def newton_schulz(draw: Draw, batch: int, rows: int, columns: int) -> Built:
     "iteration",
     {"size": 256, "vectors": 4, "steps": 12},
     {"size": 64, "vectors": 32, "steps": 20},
-    {"size": 512, "vectors": 1, "steps": 6},
+    {"size": 1024, "vectors": 8, "steps": 4},
+    {"size": 4096, "vectors": 4, "steps": 3},
 )
 def power_iteration(draw: Draw, size: int, vectors: int, steps: int) -> Built:
     """Vectors multiplied by a matrix with a gap in its spectrum and normalised, in a loop."""

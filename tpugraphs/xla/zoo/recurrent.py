@@ -11,7 +11,8 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
 GATED = (
     {"steps": 32, "batch": 8, "inputs": 64, "width": 64},
     {"steps": 12, "batch": 64, "inputs": 32, "width": 96},
-    {"steps": 64, "batch": 1, "inputs": 16, "width": 128},
+    {"steps": 33, "batch": 32, "inputs": 128, "width": 128},
+    {"steps": 41, "batch": 64, "inputs": 256, "width": 512},
 )
 
 
@@ -62,7 +63,8 @@ def gru(draw: Draw, steps: int, batch: int, inputs: int, width: int) -> Built:
     "neuron",
     {"steps": 40, "cells": 16, "compartments": 64},
     {"steps": 100, "cells": 1, "compartments": 300},
-    {"steps": 16, "cells": 4, "compartments": 1024},
+    {"steps": 180, "cells": 16, "compartments": 256},
+    {"steps": 190, "cells": 64, "compartments": 1024},
 )
 def neuron_simulation(draw: Draw, steps: int, cells: int, compartments: int) -> Built:
     """Branches with gated channels, simulated step by step: many small ops (as in jax issue 26145)."""
@@ -100,7 +102,8 @@ def neuron_simulation(draw: Draw, steps: int, cells: int, compartments: int) -> 
     "stencil",
     {"steps": 16, "rows": 128, "columns": 128},
     {"steps": 8, "rows": 16, "columns": 2048},
-    {"steps": 50, "rows": 90, "columns": 100},
+    {"steps": 49, "rows": 256, "columns": 256},
+    {"steps": 14, "rows": 2048, "columns": 1024},
 )
 def heat_stencil(draw: Draw, steps: int, rows: int, columns: int) -> Built:
     """Diffusion with a reaction on a grid, in a loop with a fixed number of steps."""
@@ -122,7 +125,8 @@ def heat_stencil(draw: Draw, steps: int, rows: int, columns: int) -> Built:
     "state space",
     {"batch": 2, "chunks": 4, "steps": 32, "heads": 4, "width": 16, "state": 16},
     {"batch": 1, "chunks": 16, "steps": 32, "heads": 2, "width": 32, "state": 8},
-    {"batch": 8, "chunks": 2, "steps": 20, "heads": 8, "width": 8, "state": 32},
+    {"batch": 4, "chunks": 5, "steps": 64, "heads": 8, "width": 32, "state": 16},
+    {"batch": 4, "chunks": 41, "steps": 64, "heads": 8, "width": 64, "state": 64},
 )
 def state_space(draw: Draw, batch: int, chunks: int, steps: int, heads: int, width: int, state: int) -> Built:
     """Linear recurrence with decays that depend on the input: products within a chunk, a loop over chunks."""

@@ -14,7 +14,8 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
     "fourier",
     {"batch": 6, "tokens": 64, "width": 64},
     {"batch": 3, "tokens": 256, "width": 32},
-    {"batch": 8, "tokens": 16, "width": 128},
+    {"batch": 8, "tokens": 256, "width": 128},
+    {"batch": 5, "tokens": 512, "width": 512},
 )
 def fourier_mixing(draw: Draw, batch: int, tokens: int, width: int) -> Built:
     """Tokens mixed by a transform of two axes in place of attention, then a perceptron."""
@@ -33,7 +34,8 @@ def fourier_mixing(draw: Draw, batch: int, tokens: int, width: int) -> Built:
     "fourier",
     {"batch": 2, "length": 512, "width": 32, "modes": 16},
     {"batch": 16, "length": 64, "width": 32, "modes": 20},
-    {"batch": 1, "length": 4096, "width": 8, "modes": 64},
+    {"batch": 8, "length": 2048, "width": 32, "modes": 32},
+    {"batch": 11, "length": 8192, "width": 64, "modes": 64},
 )
 def spectral_convolution(draw: Draw, batch: int, length: int, width: int, modes: int) -> Built:
     """Neural operator: the low frequencies are mixed over channels, the rest is dropped."""

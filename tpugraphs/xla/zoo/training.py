@@ -57,7 +57,8 @@ def adam_step(loss: Loss, weights: list[Any], x: NDArray[Any], labels: NDArray[A
     "perceptron",
     {"batch": 64, "widths": (256, 256, 128, 10)},
     {"batch": 1024, "widths": (32, 64, 32, 2)},
-    {"batch": 8, "widths": (784, 300, 100, 10)},
+    {"batch": 230, "widths": (784, 512, 256, 10)},
+    {"batch": 150, "widths": (2048, 2048, 1024, 100)},
 )
 def training_mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
     """Adam on a perceptron."""
@@ -75,6 +76,8 @@ def training_mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
     "cnn",
     {"batch": 8, "side": 16, "widths": (3, 16, 32)},
     {"batch": 2, "side": 32, "widths": (1, 8, 8)},
+    {"batch": 34, "side": 32, "widths": (3, 32, 64)},
+    {"batch": 60, "side": 64, "widths": (3, 32, 64, 128)},
 )
 def training_cnn(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Built:
     """Momentum on a small CNN."""
@@ -93,6 +96,8 @@ def training_cnn(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> 
     "transformer",
     {"batch": 2, "heads": 2, "tokens": 32, "width": 64, "words": 100},
     {"batch": 1, "heads": 4, "tokens": 128, "width": 32, "words": 50},
+    {"batch": 3, "heads": 4, "tokens": 64, "width": 128, "words": 1000},
+    {"batch": 1, "heads": 8, "tokens": 256, "width": 256, "words": 8000},
 )
 def training_transformer(draw: Draw, batch: int, heads: int, tokens: int, width: int, words: int) -> Built:
     """Momentum on a language model of one block, its embedding shared with its output."""
