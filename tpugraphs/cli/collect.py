@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
-    meaning = "measure a long program less: stop after a round that ends later, but not before the fourth"
+    meaning = "time limit for measuring a program, checked after each round from the fourth on"
     option(parser, "--seconds SECONDS", meaning, type=float)
     common.add_executor(parser)
     common.add_seed(parser)

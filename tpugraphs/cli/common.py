@@ -185,7 +185,7 @@ def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | No
 
 
 def agree_on_files(ranks: tg.distributed.CommunicatorLike | None, paths: Iterable[str]) -> None:
-    """Raise ConfigError if ranks differ in these files of rankers, in version or instruction set."""
+    """Raise ConfigError unless all ranks have the same ranker files, version and instruction set."""
     if ranks is not None:
         tg.distributed.ranks.Ranks(ranks).agree_on_bits(
             lambda: {"rankers": [*map(tg.data.identity.checksum, paths)]}

@@ -1,4 +1,4 @@
-"""Digests that tell whether two processes, or two runs, have the same graphs."""
+"""Digests of graphs, to compare those of several processes or runs."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _content(graph: Graph, digits: bool) -> Iterator[str | NDArray[Any]]:
 
 
 def identities(graphs: Any) -> list[str]:
-    """Return a text for each graph that is equal on processes with equal graphs, and else names the graph.
+    """Return the name and a digest of the contents of each graph, for ranks to compare.
 
-    Files stay closed but for the checksums in them. A sequence that neither is in memory nor has `paths`
-    tells its names only.
+    Of files only the checksums in them are read. For a sequence that is not in memory and has no `paths`,
+    return names alone.
     """
     if isinstance(graphs, Graph) or not hasattr(graphs, "__len__"):
         graphs = [graphs]
@@ -92,5 +92,5 @@ def checksum(path: str | None) -> str:
 
 
 def facts(given: Mapping[str, Any]) -> Callable[[], dict[str, list[str]]]:
-    """Return a function that returns the `identities` of several sequences of graphs, by name."""
+    """Return a function that computes the `identities` of named sequences of graphs."""
     return lambda: {name: identities(graphs) for name, graphs in given.items()}

@@ -62,6 +62,11 @@ class CommunicatorLike(Protocol):
             Number of bytes of each rank.
         to : buffer
             Where the bytes of all ranks are written, in order.
+
+        Raises
+        ------
+        Error
+            Another rank has ended.
         """
         ...
 
@@ -144,23 +149,7 @@ class LocalCommunicator(CommunicatorLike):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
         return cls(rank, found)
 
-    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:
-        """Gather the bytes of all ranks. A collective call: every rank must make it, with the same sizes.
-
-        Parameters
-        ----------
-        mine : buffer
-            Bytes of this rank.
-        sizes : sequence of int
-            Number of bytes of each rank.
-        to : buffer
-            Where the bytes of all ranks are written, in order.
-
-        Raises
-        ------
-        Error
-            Another rank has ended; it is named.
-        """
+    def allgather(self, mine: Message, sizes: Sequence[int], to: Message) -> None:  # noqa: D102
         ends = itertools.accumulate(sizes)
         found = [memoryview(to)[end - size : end] for size, end in zip(sizes, ends, strict=True)]
         found[self.rank][:] = mine
@@ -389,7 +378,7 @@ def in_turns(
     work : callable
         Takes the number of an item, from 0 on, and returns a value that JSON can hold.
     facts : callable
-        Returns what must be equal on all ranks, by name.
+        Returns a dict that must be equal on all ranks.
 
     Yields
     ------

@@ -233,7 +233,7 @@ class TrainingSet:
             held = as_graphs("valid", valid)
         self._given = {"graphs to train on": self.graphs, "graphs to validate on": held}
         if self.ranks is not None:
-            self.ranks.agree_on_bits(self._described)
+            self.ranks.agree_on_bits(lambda: self._described)
         if len(self.graphs) == 1 and self.ranks is None:
             check_measured(self.graphs[0], pipeline.kind)
         self._look(learn=how.init is None)
@@ -251,12 +251,13 @@ class TrainingSet:
 
     def contents(self) -> dict[str, Any]:
         """Return digests of what is learnt from and validated on, for ranks to compare."""
-        found = self._described() | {"contents of graphs to train on": digest(sorted(self.known))}
+        found = self._described | {"contents of graphs to train on": digest(sorted(self.known))}
         if self.ranks is None:  # all are here
             valid = [digest([prepared.name, np.asarray(prepared.times)]) for prepared, _ in self.valid]
             found["contents of graphs to validate on"] = digest(valid)
         return found
 
+    @functools.cached_property
     def _described(self) -> dict[str, Any]:
         weights = [None if one is None else np.asarray(one).tolist() for one in self.weights or ()]
         graphs = {what: identities(one) for what, one in self._given.items()}

@@ -112,8 +112,8 @@ def collect(
         How often a round goes through all configs, 1 or more. The fastest time of a config counts. On a busy
         machine, passes, which are far apart, are better than many runs in a row.
     seconds : float, optional
-        Measure a long program less: stop after a round that ends later, but not before the fourth, and go
-        once through all configs per round if four rounds of `passes` would take longer.
+        Time limit, checked after each round from the fourth on. If four rounds would exceed it, each round
+        makes one pass instead of `passes`.
     seed : int
         Seed, 0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
         program.
