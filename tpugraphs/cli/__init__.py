@@ -103,7 +103,8 @@ def _add_commands(parser: argparse.ArgumentParser, folder: ModuleType, words: se
             continue
         module.add_arguments(command)
         common.add_output(command)
-        command.set_defaults(run=module.run, command=command.prog.partition(" ")[2])
+        streams = {"piped": False, "stdin_taken": False}  # until `common.to_stdout` and `common.stdin`
+        command.set_defaults(run=module.run, command=command.prog.partition(" ")[2], **streams)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

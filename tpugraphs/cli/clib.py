@@ -4,32 +4,27 @@ example:
   tpugraphs clib --prefix ~/.local
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import subprocess
 import tempfile
 from pathlib import Path
 
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError, Error
 
 PACKED = Path(__file__).parents[1] / "clib"  # in a wheel; a checkout has its sources above the package
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "--prefix DIR", "folder to install to, which gets include/ and lib/", required=True)
     option(parser, "--serial", "without OpenMP: on the threads of the caller, or those that it gives, alone")
     option(parser, "--small", "for size (-Os), with the kernels of the plainest processor alone")
-    option(
-        parser, "--only RANKER", "small, and for networks like this one alone; repeatable", **common.REPEATED
-    )
+    option(parser, "--only RANKER ...", "small, and for networks like this one alone")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Run `make install` of the sources in this package, in a folder that is removed again."""
     sources = PACKED if PACKED.is_dir() else PACKED.parents[1]
     if not (sources / "include" / "tpugraphs.h").is_file():
@@ -38,16 +33,8 @@ def run(args: argparse.Namespace) -> None:
         )
     prefix = Path(args.prefix).expanduser().absolute()
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            "make",
-            "-s",
-            "-C",
-            str(sources),
-            f"-j{os.cpu_count()}",
-            "install",
-            f"PREFIX={prefix}",
-            f"LIB={folder}/lib",
-        ]
+        command = ["make", "-s", "-C", str(sources), f"-j{os.cpu_count()}", "install"]
+        command += [f"PREFIX={prefix}", f"LIB={folder}/lib"]
         command += ["SERIAL=1"] * args.serial + ["SMALL=1", "OPT=-Os"] * (args.small or bool(args.only))
         command += needed(args.only) if args.only else []
         common.remark(args, f"compiling {sources}")
@@ -57,8 +44,8 @@ def run(args: argparse.Namespace) -> None:
             raise ConfigError("make: not found; install make and a compiler of C") from None
     if done.returncode != 0:
         raise Error(f"make: exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
-    common.say(args, f"{prefix}: libtpugraphs; pkg-config finds it in {prefix / 'lib' / 'pkgconfig'}")
-    common.emit(args, {"prefix": str(prefix)})
+    text = f"{prefix}: libtpugraphs; pkg-config finds it in {prefix / 'lib' / 'pkgconfig'}"
+    common.emit(args, {"prefix": str(prefix)}, text)
 
 
 def needed(rankers: list[str]) -> list[str]:

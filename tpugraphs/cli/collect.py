@@ -6,9 +6,6 @@ example:
   tpugraphs collect --zoo --executor dask:tcp://10.0.0.1:8786 --out /shared/tpugraphs
 """
 
-from __future__ import annotations
-
-import argparse
 import inspect
 import os
 import runpy
@@ -17,13 +14,13 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPACES
 from tpugraphs.system.words import counted
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     meaning = "Python file and a function in it that takes nothing and returns (fn, args)"
     option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
@@ -35,33 +32,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and transpositions"
     )
     option(parser, "--space", meaning, choices=tuple(SPACES), default="options")
-    option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
+    option(parser, "--only FAMILY ...", "of the zoo, only this family")
     option(parser, "--sizes N", "of the zoo, only the first N sizes of each family", type=whole(1))
     option(parser, "--configs N", "configurations of each program", type=whole(2), default=128)
     option(parser, "--rounds N", "measurements of each configuration", type=whole(2), default=12)
     meaning = "largest relative error of an output; by default by the types of the program"
     option(parser, "--tolerance ERROR", meaning, type=float)
-    option(
-        parser, "--timeout SECONDS", "for compiling and for timing a configuration", type=float, default=60.0
-    )
-    option(
-        parser, "--without OPTION", "leave out an option, such as fast_math; repeatable", **common.REPEATED
-    )
+    meaning = "for compiling and for timing a configuration"
+    option(parser, "--timeout SECONDS", meaning, type=float, default=60.0)
+    option(parser, "--without OPTION ...", "leave out an option, such as fast_math")
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
     meaning = "time limit for measuring a program, checked after each round from the fourth on"
     option(parser, "--seconds SECONDS", meaning, type=float)
-    common.add_executor(parser)
-    common.add_seed(parser)
+    option(parser, "--executor WORKERS")
+    option(parser, "--seed")
 
 
-def run(args: argparse.Namespace) -> int | None:
+def run(args: Args) -> int | None:
     """Measure what is not there yet; return 1 if a program of the zoo could not be measured."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
-    how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
-    how |= {"seed": args.seed, "space": args.space, "tolerance": args.tolerance}
-    how |= {"timeout": args.timeout, "seconds": args.seconds, "without": args.without or ()}
+    how = common.chosen(args, "rounds", "passes", "seed", "space", "tolerance", "timeout", "seconds")
+    how |= {"n_configs": args.configs, "without": args.without or ()}
     if args.zoo:
         return _zoo(args, how)
     if args.only or args.sizes:
@@ -72,8 +65,7 @@ def run(args: argparse.Namespace) -> int | None:
         job = os.path.abspath(args.program), os.path.abspath(args.out), {**how, "verbose": False}
         with common.executor(args) as executor:
             ((_, graph),) = tg.distributed.farm.farmed(executor, _measured, [job])
-    common.remark(args, _line(graph))
-    common.emit(args, _result(graph))
+    common.emit(args, _told(args, graph))
     return None
 
 
@@ -82,7 +74,7 @@ def _measured(program: str, out: str, how: dict[str, Any]) -> Any:
     return tg.xla.collect(fn, *given, name=name, out=out, **how)
 
 
-def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
+def _zoo(args: Args, how: dict[str, Any]) -> int:
     done: list[dict[str, Any]] = []
 
     def report(program: Any, found: Any) -> None:
@@ -90,30 +82,20 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
             common.warn(args, found, "error")
             done.append({"name": program.name, "error": str(found)})
         else:
-            common.remark(args, _line(found))
-            done.append(_result(found))
+            done.append(_told(args, found))
 
     with common.executor(args) as executor:
-        chosen: dict[str, Any] = {"only": args.only, "sizes": args.sizes, "report": report}
-        folder = tg.xla.build(args.out, **chosen, executor=executor, **how)
+        folder = tg.xla.build(
+            args.out, only=args.only, sizes=args.sizes, report=report, executor=executor, **how
+        )
     common.remark(args, f"data sheet: {folder / 'README.md'}")
     common.emit(args, {"folder": str(folder), "graphs": done})
     return 1 if any("error" in entry for entry in done) else 0
 
 
-def _line(graph: Any) -> str:
-    found = _result(graph)
-    return (
-        f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
-        f"{found['failed']:,} failed; "
-        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, gain {found['gain']:.2f} "
-        "(chosen by half of the rounds, judged by the others), "
-        f"noise ceiling {found['noise_ceiling']:.2f}"
-    )
-
-
-def _result(graph: Any) -> dict[str, Any]:
-    return {
+def _told(args: Args, graph: Any) -> dict[str, Any]:
+    """Print a line about a measured graph, and return what is in it."""
+    found = {
         "name": graph.name,
         "configs": graph.num_configs,
         "programs": graph.about["distinct_programs"],
@@ -123,6 +105,15 @@ def _result(graph: Any) -> dict[str, Any]:
         "gain": tg.metrics.gain_of_best(graph.repeats),
         "noise_ceiling": graph.about["noise_ceiling"],
     }
+    common.remark(
+        args,
+        f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
+        f"{found['failed']:,} failed; "
+        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, gain {found['gain']:.2f} "
+        "(chosen by half of the rounds, judged by the others), "
+        f"noise ceiling {found['noise_ceiling']:.2f}",
+    )
+    return found
 
 
 def built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:

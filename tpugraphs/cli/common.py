@@ -22,11 +22,8 @@ DATA_HELP = (
     "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
-EXCLUDE_HELP = (
-    "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements are known "
-    "to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them; repeatable"
-)
-REPEATED: dict[str, Any] = {"action": "append", "default": []}  # of an option that may be given several times
+Args = argparse.Namespace
+Parser = argparse.ArgumentParser
 
 
 def default_root() -> str:
@@ -50,12 +47,45 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
-def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
+# Options of several commands, by their usage: the meaning, and what argparse is told.
+SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "--exclude PATTERN ...": (
+        "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements are "
+        "known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them",
+        {},
+    ),
+    "--executor WORKERS": ("measure in workers: a number of processes here, mpi, dask, or dask:ADDRESS", {}),
+    "--kind KIND": ("kind of the layers (default: the one in the names of the files)", {}),
+    "model MODEL": (
+        "from `tpugraphs layertime fit`, or one of the package: a set and a kind, such as pytorch-cpu/dense",
+        {},
+    ),
+    "--precision": (
+        "of the operands of matrix products (default: what the ranker was trained with)",
+        {"choices": ("f32", "bf16", "int8")},
+    ),
+    "--preset": ("sized for a CPU, or as published", {"choices": ("cpu", "full"), "default": "cpu"}),
+    "--seed": ("of all that is random", {"type": whole(0, 2**63 - 1), "default": 0}),
+    "--tta K": (
+        "mean over K random orders of the configurations, for recipes with attention across them",
+        {"type": whole(0, 10_000), "default": 0},
+    ),
+}
+
+
+def option(to: Any, usage: str, meaning: str = "", **how: Any) -> None:
     """Add an option to a parser or group, from its usage: ``"--out FILE"``; ``"--all"`` is a switch.
 
-    The help shows a default, unless `meaning` says what happens without the option.
+    ``"--only NAME ..."`` may be given several times. What the call leaves out of an option that several
+    commands have stands in SHARED. The help shows a default, unless `meaning` says what happens without the
+    option.
     """
-    name, _, metavar = usage.partition(" ")
+    shared, declared = SHARED.get(usage, ("", {}))
+    meaning, how = meaning or shared, {**declared, **how}
+    name, metavar, several = (*usage.split(" "), "", "")[:3]
+    if several:
+        how |= {"action": "append", "default": []}
+        meaning += "; repeatable"
     if metavar:
         how["metavar"] = metavar
     elif not how:
@@ -94,7 +124,7 @@ def complete(words: Sequence[str], prefix: str, **_: Any) -> Iterator[str]:
         yield from completers.DirectoriesCompleter()(prefix=prefix)
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(parser: Parser) -> None:
     """Add the options of every command."""
     option(parser, "--json", "print the result as JSON, and nothing else")
     option(parser, "--quiet", "print results, warnings and errors only: no progress, no remarks")
@@ -102,58 +132,23 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     option(parser, "--debug", "show the traceback of an error")
 
 
-def add_data(
-    parser: argparse.ArgumentParser, split: str = "", name: str = "data", meaning: str = "", **how: Any
-) -> None:
+def add_data(parser: Parser, split: str = "", name: str = "data", meaning: str = "", **how: Any) -> None:
     """Add the graphs to work on, where collections are looked for, and which graphs are left out."""
     meaning = meaning or DATA_HELP + (f"; a collection means its {split} split" if split else "")
     option(parser, f"{name} DATA", meaning, **{"nargs": "+", **how})
     add_root(parser, "directory of the downloaded collections")
-    option(parser, "--exclude PATTERN", EXCLUDE_HELP, **REPEATED)
+    option(parser, "--exclude PATTERN ...")
 
 
-def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
+def add_root(parser: Parser, meaning: str) -> None:
     """Add --root."""
     meaning += " (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)"
     option(parser, "--root DIR", meaning, default=default_root())
 
 
-def add_seed(parser: argparse.ArgumentParser, meaning: str = "of all that is random") -> None:
-    """Add --seed."""
-    option(parser, "--seed", meaning, type=whole(0, 2**63 - 1), default=0)
-
-
-def add_executor(parser: argparse.ArgumentParser) -> None:
-    """Add --executor; see `executor`."""
-    meaning = "measure in workers: a number of processes here, mpi, dask, or dask:ADDRESS"
-    option(parser, "--executor WORKERS", meaning)
-
-
-def executor(args: argparse.Namespace) -> AbstractContextManager[tg.distributed.ExecutorLike | None]:
+def executor(args: Args) -> AbstractContextManager[tg.distributed.ExecutorLike | None]:
     """Open the executor that --executor names, if it is given."""
     return nullcontext() if args.executor is None else tg.distributed.open_executor(args.executor)
-
-
-def add_recipe_fields(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add --preset and --set, which give the fields of a recipe; see `parse_fields`."""
-    option(parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu")
-    option(parser, "--set FIELD=VALUE", f"{meaning}; repeatable", **REPEATED)
-
-
-def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> None:
-    """Add --precision, of matrix products."""
-    meaning = "of the operands of matrix products"
-    if training:
-        option(parser, "--precision", meaning, choices=("f32", "bf16"), default="f32")
-    else:
-        meaning += " (default: what the ranker was trained with)"
-        option(parser, "--precision", meaning, choices=("f32", "bf16", "int8"))
-
-
-def add_tta(parser: argparse.ArgumentParser) -> None:
-    """Add --tta."""
-    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
-    option(parser, "--tta K", meaning, type=whole(0, 10_000), default=0)
 
 
 def add_normalize(to: Any, default: str) -> None:
@@ -164,20 +159,24 @@ def add_normalize(to: Any, default: str) -> None:
     option(to, "--normalize", meaning, choices=NORMALIZE)
 
 
-def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optional: bool = False) -> None:
+def add_rankers(parser: Parser, *, usage: str = "RANKER", optional: bool = False) -> None:
     """Add RANKER, and what belongs to several of them; see `open_rankers`."""
     meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
     option(parser, f"ranker {usage}", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")
     add_normalize(group, "none, or as the ensemble was made")
     option(group, "--weights W,W,...", "of the mean, one each (default: equal)")
-    add_tta(parser)
+    option(parser, "--tta K")
 
 
-def join_ranks(args: argparse.Namespace) -> tg.distributed.CommunicatorLike | None:
-    """Return the communicator of this process, if it is one of several ranks; only the first speaks."""
+def join_ranks(args: Args) -> tg.distributed.CommunicatorLike | None:
+    """Return the communicator of this process, if it is one of several ranks.
+
+    Only the first of them speaks, and writes files: `args.first` is False on the others.
+    """
     comm = tg.distributed.communicator()
-    if comm is not None and comm.rank > 0:
+    args.first = comm is None or comm.rank == 0
+    if not args.first:
         args.quiet, args.json = True, False
         progress.hush()
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
@@ -192,7 +191,7 @@ def agree_on_files(ranks: tg.distributed.CommunicatorLike | None, paths: Iterabl
         )
 
 
-def open_rankers(args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None = None) -> Any:
+def open_rankers(args: Args, ranks: tg.distributed.CommunicatorLike | None = None) -> Any:
     """Read RANKER and the ranker files that follow it, which are taken from args.data; the same on all ranks.
 
     Raises
@@ -213,7 +212,7 @@ def open_rankers(args: argparse.Namespace, ranks: tg.distributed.CommunicatorLik
     return tg.ranker.open_rankers(paths, weights, args.normalize)
 
 
-def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> tg.data.Split:
+def open_graphs(specs: Sequence[str], args: Args, split: str) -> tg.data.Split:
     """Open the graphs named on the command line; collections without a split mean `split`.
 
     Raises
@@ -268,7 +267,7 @@ def _sources(spec: str, root: str, split: str) -> list[tg.data.collections.Sourc
 _MOST_PATTERNS = 16 << 20  # bytes of a file of patterns
 
 
-def patterns(args: argparse.Namespace) -> list[str]:
+def patterns(args: Args) -> list[str]:
     """Return the patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
     if hasattr(args, "excluded"):
         return list(args.excluded)  # standard input is read once
@@ -287,6 +286,11 @@ def patterns(args: argparse.Namespace) -> list[str]:
         found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     args.excluded = found
     return found
+
+
+def chosen(args: Args, *names: str) -> dict[str, Any]:
+    """Return options by name, for a function that takes them under the same names."""
+    return {name: getattr(args, name) for name in names}
 
 
 def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
@@ -315,7 +319,7 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
 STREAM = "-"  # standard input or output, where a file is expected
 
 
-def stdin(args: argparse.Namespace, path: Any) -> Any:
+def stdin(args: Args, path: Any) -> Any:
     """Return a path as it is, or standard input as an open binary file for ``-``.
 
     Raises
@@ -325,13 +329,13 @@ def stdin(args: argparse.Namespace, path: Any) -> Any:
     """
     if path != STREAM:
         return path
-    if sys.stdin is None or getattr(args, "stdin_taken", False):
+    if sys.stdin is None or args.stdin_taken:
         raise ConfigError("-: standard input is closed, or given twice; it can be read once")
     args.stdin_taken = True
     return sys.stdin.buffer
 
 
-def to_stdout(args: argparse.Namespace, path: str | None) -> bool:
+def to_stdout(args: Args, path: str | None) -> bool:
     """Return whether an output is standard output, ``-``; texts for people then go to stderr.
 
     Raises
@@ -362,27 +366,24 @@ def text_file(path: str) -> Iterator[TextIO]:
         text.detach()  # flushes, and leaves closing to `atomic_write`
 
 
-def piped(args: argparse.Namespace) -> bool:
-    """Return whether standard output holds the result as a file would."""
-    return getattr(args, "piped", False)
-
-
-def say(args: argparse.Namespace, text: str = "") -> None:
+def say(args: Args, text: str = "") -> None:
     """Print a result for people, unless JSON is asked for; on stderr if standard output is piped."""
-    if not (args.json or (args.quiet and piped(args))):
-        print(printable(text), flush=True, file=sys.stderr if piped(args) else sys.stdout)
+    if not (args.json or (args.quiet and args.piped)):
+        print(printable(text), flush=True, file=sys.stderr if args.piped else sys.stdout)
 
 
-def remark(args: argparse.Namespace, text: str = "") -> None:
+def remark(args: Args, text: str = "") -> None:
     """Print a remark, such as progress or what to do next, unless --quiet."""
     if not args.quiet:
         say(args, text)
 
 
-def emit(args: argparse.Namespace, result: Any) -> None:
-    """Print the result as JSON, if asked for."""
+def emit(args: Args, result: Any, text: str | None = None) -> None:
+    """Print the result: as JSON if that is asked for, else as `text` for people."""
     if args.json:
         print(json_text(result))
+    elif text is not None:
+        say(args, text)
 
 
 def error_fields(error: BaseException) -> dict[str, str | None]:
@@ -390,12 +391,12 @@ def error_fields(error: BaseException) -> dict[str, str | None]:
     return {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
 
 
-def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
+def warn(args: Args, text: object, kind: str = "warning") -> None:
     """Print a line on stderr."""
     print(printable(f"tpugraphs {args.command}: {kind}: {text}"), file=sys.stderr)
 
 
-def fit(args: argparse.Namespace, ranker: tg.Ranker, train: Any, **options: Any) -> tg.training.History:
+def fit(args: Args, ranker: tg.Ranker, train: Any, **options: Any) -> tg.training.History:
     """Fit a ranker, with a progress bar in a terminal and a line per evaluation in a log.
 
     Raises
@@ -410,7 +411,7 @@ def fit(args: argparse.Namespace, ranker: tg.Ranker, train: Any, **options: Any)
     return history
 
 
-def after_fit(args: argparse.Namespace, history: tg.training.History, done: str | None) -> None:
+def after_fit(args: Args, history: tg.training.History, done: str | None) -> None:
     """Warn of graphs that were left out. After Ctrl-C at `done`, raise with how to resume."""
     for name, why in history.skipped.items():
         warn(args, f"{name} is left out: {why}")
@@ -420,7 +421,7 @@ def after_fit(args: argparse.Namespace, history: tg.training.History, done: str 
         raise KeyboardInterrupt(f"{done}; {hint}")
 
 
-def progress_lines(args: argparse.Namespace, who: str = "") -> tg.training.Callback:
+def progress_lines(args: Args, who: str = "") -> tg.training.Callback:
     """Make the callback for logs. In a terminal it is silent, but there: a checkpoint lists its callbacks."""
     from tpugraphs.training.callbacks import progress_line
 

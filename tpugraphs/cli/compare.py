@@ -7,43 +7,41 @@ example:
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
 from tpugraphs.system.words import counted
 
-_HOLD_OUT = ("splits", "graphs", "configs")
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    common.add_data(parser, name="data")
+    common.add_data(parser)
     names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
     option(parser, "--recipes RECIPE", names, nargs="+")
     meaning = (
         "judge on the test split of a collection; on graphs never seen, each in turn; or on configurations "
         "never seen of known graphs (default: the first for collections, the last for a single graph)"
     )
-    option(parser, "--hold-out", meaning, choices=_HOLD_OUT)
+    option(parser, "--hold-out", meaning, choices=("splits", "graphs", "configs"))
     option(parser, "--folds N", "divide the graphs or configurations N times", type=whole(1))
     meaning = "with --hold-out graphs: judge graphs of at least N configurations only"
     option(parser, "--least N", meaning, type=whole(0))
     meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
     option(parser, "--subset N", meaning, type=whole(2))
     option(parser, "--seeds N", "trainings of each recipe", type=whole(1, 1000), default=3)
-    common.add_recipe_fields(parser, "a field of all recipes that have it")
-    common.add_tta(parser)
+    option(parser, "--preset")
+    option(parser, "--set FIELD=VALUE ...", "a field of all recipes that have it")
+    option(parser, "--tta K")
     option(parser, "--trials DIR", "keep finished trainings here; the same command takes them from there")
     option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Train what is not done yet, and print the table."""
     ranks = common.join_ranks(args)
     if args.out is not None:
@@ -52,35 +50,31 @@ def run(args: argparse.Namespace) -> None:
     comparison = tg.compare(
         _recipes(args, folds[0].train[0]),
         folds,
-        seeds=args.seeds,
-        preset=args.preset,
         folder=args.trials,
-        tta=args.tta,
         communicator=ranks,
+        **common.chosen(args, "seeds", "preset", "tta"),
         **common.parse_fields(args.set),
     )
-    if ranks is not None and ranks.rank > 0:
+    if not args.first:
         return
     if args.out is not None:
         comparison.save(args.out, _heading(args))
-    common.emit(args, comparison.to_dict())
-    common.say(args, comparison.table())
+    common.emit(args, comparison.to_dict(), comparison.table())
     if args.out is not None:
         common.remark(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
 
 
-def _heading(args: argparse.Namespace) -> str:
+def _heading(args: Args) -> str:
     """Return what stands above the table in a file: where it comes from, and what its columns mean."""
-    threads = tg.get_num_threads()
     return (
         f"Made by tpugraphs {tg.__version__} on {processor() or 'an unknown processor'}, "
-        f"{counted(threads, 'thread')}:\n\n```sh\n{args.line}\n```\n\n"
+        f"{counted(tg.get_num_threads(), 'thread')}:\n\n```sh\n{args.line}\n```\n\n"
         "Mean ± standard deviation over the seeds (of an ensemble: over the folds). Times of training and "
         "scoring are means over the trainings; a peak of memory holds the graphs and the interpreter."
     )
 
 
-def _recipes(args: argparse.Namespace, graph: tg.Graph) -> list[Any]:
+def _recipes(args: Args, graph: tg.Graph) -> list[Any]:
     """Return names of recipes, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
         published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
@@ -98,7 +92,7 @@ def _variants(name: str) -> list[Any]:
     return [(name, {"variant": one}) for one in field["choices"]] if field else [name]
 
 
-def _folds(args: argparse.Namespace) -> list[tg.ranker.Fold]:
+def _folds(args: Args) -> list[tg.ranker.Fold]:
     collections = [common.collection_split(spec) for spec in args.data]
     whole = all(found is not None and not found[1] for found in collections)
     by = args.hold_out or ("splits" if whole else "graphs" if len(args.data) > 1 else "configs")

@@ -9,35 +9,31 @@ example:
 # The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then, whose
 # options have their completers from `common.option`.
 
-from __future__ import annotations
-
-import argparse
 from typing import Any
 
 from tpugraphs.cli import common
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.system.extras import optional
 
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # the variable that the script sets when it asks what to complete
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    common.option(parser, "shell", "the shell that reads it", choices=SHELLS)
+    option(parser, "shell", "the shell that reads it", choices=SHELLS)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Print the script."""
     text = _argcomplete().shellcode(["tpugraphs"], shell=args.shell, complete_arguments=["-o", "nospace"])
-    common.emit(args, {"shell": args.shell, "script": text})
-    common.say(args, text)
+    common.emit(args, {"shell": args.shell, "script": text}, text)
 
 
-def answer(parser: argparse.ArgumentParser, **how: Any) -> None:
+def answer(parser: Parser, **how: Any) -> None:
     """Print the completions at the cursor for the shell, and end the process."""
     _argcomplete().autocomplete(parser, always_complete_options=False, **how)
 
 
 def _argcomplete() -> Any:
-    missing = "completion needs argcomplete, which is missing: pip install argcomplete"
-    return optional("argcomplete", missing)
+    return optional("argcomplete", "completion needs argcomplete, which is missing: pip install argcomplete")

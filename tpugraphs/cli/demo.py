@@ -5,9 +5,6 @@ example:
   tpugraphs demo --live
 """
 
-from __future__ import annotations
-
-import argparse
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,7 +14,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.system.words import counted
 
 COLLECTION = "options:xla:cpu"
@@ -34,16 +31,16 @@ _NEXT = """Next:
   tpugraphs download layout:xla:random --root DIR    graphs of the competition, measured on TPUs"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "--out DIR", "where to write", default="demo_out")
     option(parser, "--quick", "a few steps of the network only: it learns little")
     option(parser, "--live", "measure a small program on this machine, too, and rank its options")
     option(parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=whole(1))
-    common.add_seed(parser, "of weights and samples")
+    option(parser, "--seed", "of weights and samples")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Train, judge, draw, submit; with --live rank a program that is measured now."""
     from tpugraphs.ranker.scorer import scoring
 
@@ -105,7 +102,7 @@ def _ceiling(graphs: Sequence[Any]) -> str:
     )
 
 
-def _measure(args: argparse.Namespace) -> list[Any]:
+def _measure(args: Args) -> list[Any]:
     """Measure options of a program that is in no collection."""
     import jax.numpy as jnp
     import numpy as np

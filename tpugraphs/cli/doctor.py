@@ -6,7 +6,6 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 import platform
@@ -18,28 +17,27 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import Args, Parser
 from tpugraphs.system import machine
 
 _CGROUP = "/sys/fs/cgroup"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options: only those of every command."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Print what was found; 1 if the C core cannot be imported."""
     found, hints = examine()
-    common.emit(args, {**found, "hints": hints})
     width = max(map(len, found))
+    lines = []
     for name, value in found.items():
         label = name.replace("_", " ").replace(" gib", " (GiB)").replace(" ms", " (ms)")
-        common.say(args, f"{label:<{width}}  {value if value is not None else 'none, or not known'}")
-    for hint in hints:
-        common.say(args, f"hint: {hint}")
-    if not hints:
-        common.say(args, "all is well")
+        lines.append(f"{label:<{width}}  {value if value is not None else 'none, or not known'}")
+    lines += [f"hint: {hint}" for hint in hints] or ["all is well"]
+    common.emit(args, {**found, "hints": hints}, "\n".join(lines))
     return 0 if found["core"] == "ok" else 1
 
 

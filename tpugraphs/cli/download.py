@@ -5,19 +5,15 @@ example:
   tpugraphs download layer-times ~/data/layers --run
 """
 
-from __future__ import annotations
-
-import argparse
-
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
 LAYERS = "layer-times"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     meaning = (
         "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
@@ -34,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--url URL", meaning)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
 
@@ -43,9 +39,8 @@ def run(args: argparse.Namespace) -> None:
     url = download.OFFICIAL if args.url is None else args.url
     if not args.now:
         plan = download.commands(args.collection, args.root, args.source, url)
-        common.emit(args, {"source": args.source, "root": args.root, "commands": plan})
         lines = [line for name, part in plan.items() for line in ([f"# {name}"] if name else []) + part]
-        common.say(args, "\n".join(lines))
+        common.emit(args, {**common.chosen(args, "source", "root"), "commands": plan}, "\n".join(lines))
         if args.source == "official":
             common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
         return
@@ -64,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     common.remark(args, f"next: tpugraphs audit {what}")
 
 
-def _layer_times(args: argparse.Namespace) -> None:
+def _layer_times(args: Args) -> None:
     """List the public tables of layers, or download them."""
     from tpugraphs.download import layer_times
 

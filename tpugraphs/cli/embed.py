@@ -6,14 +6,13 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,14 +41,14 @@ const tg_embedded {name} = {{sizeof(tg_embedded), 1, {checksum}u, {values}, {ten
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "ranker RANKER", "file of a trained ranker: a network, trees or a Gaussian process")
     option(parser, "--out FILE", "file of C to write", required=True)
     option(parser, "--name NAME", "name of the variable in C", default="tg_model")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Write the file; print how large the data is."""
     from tpugraphs.system import tensorfile
 
@@ -59,8 +58,8 @@ def run(args: argparse.Namespace) -> None:
     text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", *_PROCESSES))
     with common.text_file(args.out) as file:
         file.write(text)
-    common.say(args, f"{args.out}: {size / 1000:,.1f} kB of data")
-    common.emit(args, {"out": args.out, "name": args.name, "bytes": size})
+    text = f"{args.out}: {size / 1000:,.1f} kB of data"
+    common.emit(args, {"out": args.out, "name": args.name, "bytes": size}, text)
 
 
 def written(name: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> tuple[str, int]:
@@ -78,27 +77,24 @@ def written(name: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArra
         kept["fields"] = {key: kept["fields"][key] for key in _FIELDS if key in kept["fields"]}
     nodes = list(_nodes(kept))
     values = [
-        f"{{{kind}, {int(isinstance(number, int))}, 0, {place(key)}, {place(text)}, {count}, {first}, "
+        f"    {{{kind}, {int(isinstance(number, int))}, 0, {place(key)}, {place(text)}, {count}, {first}, "
         f"{after}, {f'0, INT64_C({number})' if isinstance(number, int) else f'{number.hex()}, 0'}}}"
         for kind, key, text, count, first, after, number in nodes
     ]
-    data, rows = bytearray(), []
+    data, rows = bytearray(), list[str]()
     for key in sorted(tensors, key=str.encode):
         array = tensors[key]
         data.extend(bytes(-len(data) % 8))
         shape = ", ".join(map(str, [*array.shape, 1][:2]))
-        rows.append(
-            f"{{{place(key.encode())}, {_KINDS[array.dtype.name]}, {array.ndim}, {shape}, {len(data)}}}"
-        )
+        kind = _KINDS[array.dtype.name]
+        rows.append(f"    {{{place(key.encode())}, {kind}, {array.ndim}, {shape}, {len(data)}}}")
         data.extend(array.astype(array.dtype.newbyteorder("<")).tobytes())
     parts = [
         _TOP.format(name=name),
-        _array("unsigned char texts", texts),
-        _array("unsigned char data", data or b"\0"),
-    ]
-    parts += [f"static const tg_embedded_value value[] = {{\n    {_lines(values)}}};\n"]
-    parts += [
-        f"static const tg_embedded_tensor tensor[] = {{\n    {_lines(rows or ['{0, 0, 0, 0, 0, 0, 0}'])}}};\n"
+        _array("unsigned char texts", _numbers(texts)),
+        _array("unsigned char data", _numbers(data or b"\0")),
+        _array("tg_embedded_value value", values),
+        _array("tg_embedded_tensor tensor", rows or ["    {0, 0, 0, 0, 0, 0, 0}"]),
     ]
     checksum = zlib.crc32(texts, zlib.crc32(data))
     sizes = {"values": len(values), "tensors": len(rows), "texts": len(texts), "data": len(data)}
@@ -127,10 +123,10 @@ def _nodes(root: Any) -> Iterator[tuple[int, bytes, bytes, int, int, int, int | 
         yield kind, key, text, len(below), first, 0 if last else at + 1, number
 
 
-def _lines(items: list[str]) -> str:
-    return ",\n    ".join(items)
+def _array(declared: str, rows: list[str]) -> str:
+    body = ",\n".join(rows)
+    return f"static const {declared}[] = {{\n{body}}};\n"
 
 
-def _array(declared: str, content: bytes | bytearray) -> str:
-    rows = ",\n".join(",".join(map(str, content[i : i + 32])) for i in range(0, len(content), 32))
-    return f"static const {declared}[] = {{\n{rows}}};\n"
+def _numbers(content: bytes | bytearray) -> list[str]:
+    return [",".join(map(str, content[i : i + 32])) for i in range(0, len(content), 32)]

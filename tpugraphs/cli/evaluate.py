@@ -6,21 +6,20 @@ example:
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
 
 _TOP = 5  # tile graphs are judged by the best of this many, as in the competition
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.add_rankers(parser, usage="RANKER|RECIPE")
     option(parser, "--out FILE", f"also write the report, which is printed in any case: {' '.join(SUFFIXES)}")
@@ -42,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--by-family", meaning)
     option(parser, "--steps N", "with --leave-out or --folds: steps of each training", type=whole(1))
     option(parser, "--members", "show every ranker of an ensemble, too")
-    common.add_seed(parser, "of the bootstrap")
-    common.add_precision(parser)
+    option(parser, "--seed", "of the bootstrap")
+    option(parser, "--precision")
     common.add_data(parser, "valid")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Print the report."""
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
@@ -61,12 +60,11 @@ def run(args: argparse.Namespace) -> None:
     if ranks is not None and anew:
         raise ConfigError("--leave-out, --folds: ranks share the graphs of a ranker that is trained already")
     report = _leave_out(args) if anew else _evaluate(args, ranks)
-    if ranks is not None and ranks.rank > 0:
+    if not args.first:
         return
     if args.out is not None:
         report.save(args.out)
-    common.emit(args, report.to_dict())
-    common.say(args, report.table())
+    common.emit(args, report.to_dict(), report.table())
     few = [row for row in report.rows if row.trivial]
     many = max(row.configs for row in report.rows)
     if anew and few and many > _TOP:
@@ -76,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         common.remark(args, f"wrote {args.out}")
 
 
-def _leave_out(args: argparse.Namespace) -> tg.evaluation.Report:
+def _leave_out(args: Args) -> tg.evaluation.Report:
     """Train and judge in turn."""
     if args.official or args.members or args.tta or args.precision:
         raise ConfigError("--leave-out and --folds take no --official, --members, --tta or --precision")
@@ -90,9 +88,7 @@ def _leave_out(args: argparse.Namespace) -> tg.evaluation.Report:
     return (tg.leave_out if args.folds is None else tg.cross_validate)(ranker, graphs, **how)
 
 
-def _evaluate(
-    args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
-) -> tg.evaluation.Report:
+def _evaluate(args: Args, ranks: tg.distributed.CommunicatorLike | None) -> tg.evaluation.Report:
     """Judge the rankers as they are."""
     ranker = common.open_rankers(args, ranks)
     graphs = common.open_graphs(args.data, args, "valid")
@@ -101,6 +97,6 @@ def _evaluate(
     return tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, communicator=ranks)
 
 
-def _random(args: argparse.Namespace) -> dict[str, Any]:
+def _random(args: Args) -> dict[str, Any]:
     """Return the random order as a scorer, if --random asks for it."""
     return {"random": partial(tg.ranker.random_scores, seed=args.seed)} if args.random else {}

@@ -4,21 +4,18 @@ example:
   tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid
 """
 
-from __future__ import annotations
-
-import argparse
-
 from tpugraphs.cli import common
+from tpugraphs.cli.common import Args, Parser
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import counted
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.add_data(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Describe every graph; return 1 if one is broken, after all others were described."""
     from tpugraphs.data.description import format_description
 

@@ -4,17 +4,14 @@ example:
   tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4
 """
 
-from __future__ import annotations
-
-import argparse
 import dataclasses
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
     option(parser, "--out DIR", "put the tree of packs there, not next to the files")
@@ -22,11 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--verify", "also read all packs back and compare checksums")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Pack all files; return 1 if some could not be packed."""
     ranks = common.join_ranks(args)
-    how = {"jobs": args.jobs, "verify": args.verify, "communicator": ranks}
-    report = tg.data.pack_tree(args.dir, args.out, **how)
+    report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify, communicator=ranks)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
     verified = f", {report.verified} verified" if args.verify else ""

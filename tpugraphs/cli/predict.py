@@ -7,7 +7,6 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 from collections.abc import Iterator
@@ -17,24 +16,25 @@ from typing import Any, TextIO
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import counted, tracked, write_whole
 
 _SHOWN = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.add_rankers(parser)
     meaning = (
         "scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32; - prints the CSV"
     )
-    common.option(parser, "--out FILE", meaning)
-    common.add_precision(parser)
+    option(parser, "--out FILE", meaning)
+    option(parser, "--precision")
     common.add_data(parser, "test")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Score, and print or write."""
     import numpy as np
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     if suffix not in (None, ".csv", ".npy"):
         raise ConfigError(f"--out {args.out}: use .csv, .npy or -")
     ranks = common.join_ranks(args)
-    if ranks is not None and ranks.rank > 0:
+    if not args.first:
         args.out = suffix = None
     ranker = common.open_rankers(args, ranks)
     graphs = common.open_graphs(args.data, args, "test")
@@ -55,15 +55,17 @@ def run(args: argparse.Namespace) -> None:
         scored = _scored(ranker, graphs, args, ranks)
         for name, scores in tracked(scored, "predict", "graph", None, len(graphs)):
             order = np.argsort(scores, kind="stable")
-            result: dict[str, Any] = {"graph": name, "configs": int(scores.size)}
             if table is not None:
                 _write_rows(table, name, scores, order)
             elif suffix == ".npy":
-                _write_npy(args.out, scores)
+                content = io.BytesIO()  # np.save to a file does not notice when the disk is full
+                np.save(content, scores)
+                write_whole(args.out, content.getvalue())
             if args.out != common.STREAM:
                 _show(args, name, scores, order)
             if args.json:
                 lists = {"scores": scores.tolist(), "order": order.tolist()}
+                result = {"graph": name, "configs": scores.size}
                 results.append(result | ({"out": args.out} if args.out else lists))
     if args.out is not None:
         common.remark(args, f"wrote scores of {counted(len(graphs), 'graph')} to {args.out}")
@@ -71,44 +73,27 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _scored(
-    ranker: Any, graphs: Any, args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
+    ranker: Any, graphs: Any, args: Args, ranks: tg.distributed.CommunicatorLike | None
 ) -> Iterator[tuple[str, Any]]:
     """Yield names of graphs and scores (C,); several ranks take turns with the graphs."""
     import numpy as np
 
-    def scores(number: int) -> tuple[str, Any]:
+    def scored(number: int) -> tuple[str, str, list[float]]:
         graph = graphs[number]
-        return graph.name, ranker.predict(graph, tta=args.tta, precision=args.precision)
+        scores = ranker.predict(graph, tta=args.tta, precision=args.precision)
+        return graph.name, scores.dtype.str, scores.tolist()
 
-    def packed(number: int) -> bytes:
-        name, found = scores(number)
-        return b"\0".join([name.encode(), np.asarray(found, np.float32).tobytes()])
-
-    if ranks is None:
-        yield from map(scores, range(len(graphs)))
-    else:
-        for message in tg.distributed.ranks.Ranks(ranks).each(
-            len(graphs), packed, tg.data.identity.facts({"graphs": graphs})
-        ):
-            name, _, found = message.partition(b"\0")
-            yield name.decode(), np.frombuffer(found, np.float32)
+    facts = tg.data.identity.facts({"graphs": graphs})
+    for name, dtype, scores in tg.distributed.ranks.in_turns(ranks, len(graphs), scored, facts):
+        yield name, np.array(scores, dtype)
 
 
-def _show(args: argparse.Namespace, name: str, scores: Any, order: Any) -> None:
+def _show(args: Args, name: str, scores: Any, order: Any) -> None:
     """Print the configurations that are predicted fastest: the result, unless that is a file."""
     show = common.say if args.out is None else common.remark
     show(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
     best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
     show(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
-
-
-def _write_npy(path: str, scores: Any) -> None:
-    """Write the scores of one graph."""
-    import numpy as np
-
-    content = io.BytesIO()  # np.save to a file does not notice when the disk is full
-    np.save(content, scores)
-    write_whole(path, content.getvalue())
 
 
 def _write_rows(table: TextIO, name: str, scores: Any, order: Any) -> None:

@@ -5,9 +5,6 @@ example:
   tpugraphs ranks 4 my_script.py
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import signal
 import subprocess
@@ -15,20 +12,20 @@ import sys
 import time
 
 import tpugraphs as tg
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 
 _GRACE = 10.0  # seconds that the others have to end by themselves after one failed
 _POLL = 0.05
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "ranks N", "how many", type=whole(1, 1024))
     meaning = "a command of tpugraphs with its arguments, or a script with its own"
-    option(parser, "rest COMMAND|FILE", meaning, nargs=argparse.REMAINDER)
+    option(parser, "rest COMMAND|FILE", meaning, nargs="...")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Start the ranks and wait; return the exit code of the first that failed."""
     rest = [] if args.rest and args.rest[0].endswith(".py") else ["-m", "tpugraphs"]
     command = [sys.executable, *rest, *args.rest]

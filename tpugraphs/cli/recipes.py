@@ -4,25 +4,23 @@ example:
   tpugraphs recipes first-layout
 """
 
-from __future__ import annotations
-
-import argparse
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.cli.common import Args, Parser
 
 _WIDTH = 100
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """List all recipes, or the fields of one."""
     if args.recipe is None:
         summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}

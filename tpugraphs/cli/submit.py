@@ -12,7 +12,6 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
@@ -22,15 +21,15 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
-from tpugraphs.system import Progress, counted, tracked
+from tpugraphs.system import counted, tracked
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
     meaning = "file to write (default: submission.csv); - prints it. One file that is read may be - as well"
@@ -38,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "collection of files that do not lie in one; with --score and no DATA: score only this one"
     option(parser, "--collection COLLECTION", meaning)
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
-    meaning = "ranker or ensemble of a collection below --root; several of one rank together; repeatable"
-    option(group, "--ranker COLLECTION=FILE", meaning, dest="for_collection", **common.REPEATED)
+    meaning = "ranker or ensemble of a collection below --root; several of one rank together"
+    option(group, "--ranker COLLECTION=FILE ...", meaning, dest="for_collection")
     meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
     option(group, "--rankers DIR", meaning)
     option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
-    meaning = "take over the rows of this submission file, and do not rank their graphs again; repeatable"
-    option(group, "--keep FILE", meaning, **common.REPEATED)
+    meaning = "take over the rows of this submission file, and do not rank their graphs again"
+    option(group, "--keep FILE ...", meaning)
     meaning = "rows for graphs without a ranker, such as those of Kaggle's sample_submission.csv"
     option(group, "--fill FILE", meaning)
     option(parser, "--merge FILE", "put these submission files together", nargs="+")
@@ -56,12 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     option(parser, "--template FILE", meaning)
     option(parser, "--score FILE", "score this file on graphs with known runtimes")
-    common.add_precision(parser)
+    option(parser, "--precision")
     common.add_data(parser, "test", nargs="*")
     parser.set_defaults(root=None)  # whether it is given matters to --validate
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Rank, merge, check or score."""
     several = bool(args.for_collection or args.rankers)
     alone = args.ranker is not None and args.score is None
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         counts = tg.submission.competition.counts(_splits(args, args.split or "test")) if root_given else None
         template = counts if args.template is None else common.stdin(args, args.template)
         return _check(args, common.stdin(args, args.validate), template, counts)
-    ranks = common.join_ranks(args) if args.merge is None else None
+    ranks = common.join_ranks(args)
     out = args.out or "submission.csv"
     written: Any = io.BytesIO() if common.to_stdout(args, out) else out
     template = common.stdin(args, args.template)
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         rankings, counts = tg.submission.merge(given, out=written, overwrite=args.overwrite), None
     else:
         rankings, counts = _rank_all(args, out, ranks) if several else _rank(args, ranks)
-    if ranks is not None and ranks.rank > 0:
+    if not args.first:
         return 0
     if args.merge is None:
         tg.submission.write(written, rankings, counts)
@@ -101,9 +100,7 @@ def run(args: argparse.Namespace) -> int:
     return _check(args, written, template, counts, common.remark)
 
 
-def _rank(
-    args: argparse.Namespace, ranks: tg.distributed.CommunicatorLike | None
-) -> tuple[Rankings, dict[str, int]]:
+def _rank(args: Args, ranks: tg.distributed.CommunicatorLike | None) -> tuple[Rankings, dict[str, int]]:
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
     import numpy as np
 
@@ -111,7 +108,7 @@ def _rank(
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
     counts: dict[str, int] = {}
-    options = {"tta": args.tta, "precision": args.precision}
+    options = common.chosen(args, "tta", "precision")
 
     def ranked(i: int) -> tuple[Any, ...]:
         graph = graphs[i]
@@ -128,7 +125,7 @@ def _rank(
     return rankings, counts
 
 
-def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Split:
+def _opened(args: Args, data: list[str], split: str) -> tg.data.Split:
     """Open graphs, each in its collection, which its ID names."""
 
     def placed(read: Callable[[], tg.Graph]) -> tg.Graph:
@@ -144,22 +141,20 @@ def _opened(args: argparse.Namespace, data: list[str], split: str) -> tg.data.Sp
     return tg.data.Split(source._replace(read=partial(placed, source.read)) for source in sources)
 
 
-def _files(args: argparse.Namespace) -> dict[str, list[str]]:
+def _files(args: Args) -> dict[str, list[str]]:
     """Return ranker files by collection; --ranker goes before --rankers."""
     given: dict[str, list[str]] = {}
     for assignment in args.for_collection:
         name, equals, path = assignment.partition("=")
         if not equals or not path or name not in COLLECTIONS:
-            raise ConfigError(
-                f"--ranker {assignment}: expected COLLECTION=FILE with COLLECTION one of "
-                + ", ".join(COLLECTIONS)
-            )
+            expected = f"COLLECTION=FILE with COLLECTION one of {', '.join(COLLECTIONS)}"
+            raise ConfigError(f"--ranker {assignment}: expected {expected}")
         given.setdefault(name, []).append(path)
     return {**(tg.submission.competition.ranker_files(args.rankers) if args.rankers else {}), **given}
 
 
 def _rank_all(
-    args: argparse.Namespace, out: str, ranks: tg.distributed.CommunicatorLike | None
+    args: Args, out: str, ranks: tg.distributed.CommunicatorLike | None
 ) -> tuple[Rankings, dict[str, int]]:
     """Return rankings and numbers of configs: of collections with a ranker, of --keep and of --fill."""
     if args.data or args.weights or args.normalize:
@@ -175,27 +170,25 @@ def _rank_all(
         splits |= tg.submission.competition.open_splits(args.root, args.split or "test", [name], exclude)
     rankings: Rankings = {}
     counts: dict[str, int] = {}
-    options = {"tta": args.tta, "precision": args.precision, "verbose": False}
-    graphs = sum(len(split) for split in splits.values())
+    options = {"verbose": False, **common.chosen(args, "tta", "precision")}
+    rows = tg.submission.competition.rank_all(rankers, splits, kept, ranks, **options)
     try:
-        with Progress(graphs, "rank", "graph", None) as bar:
-            for row in tg.submission.competition.rank_all(rankers, splits, kept, ranks, **options):
-                bar.update(1)
-                if row.note:
-                    common.warn(args, f"{row.id} {row.note}")
-                if row.ranking is not None:
-                    rankings[row.id], counts[row.id] = row.ranking, row.configs
+        for row in tracked(rows, "rank", "graph", None, sum(map(len, splits.values()))):
+            if row.note:
+                common.warn(args, f"{row.id} {row.note}")
+            if row.ranking is not None:
+                rankings[row.id], counts[row.id] = row.ranking, row.configs
     except BaseException:
-        if ranks is None or ranks.rank == 0:
+        if args.first:
             _save_part(out, rankings)
         raise
     for row_id, ranking in [*kept.items(), *filling.items()]:
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
-        rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        found = f": {counted(rows, 'row')}" if rows else ""
+        count = sum(row_id.startswith(f"{name}:") for row_id in rankings)
+        found = f": {counted(count, 'row')}" if count else ""
         if name not in rankers:
-            found += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+            found += " (no ranker)" if count else ": no ranker, no rows; it will score 0"
         common.remark(args, f"{name}{found}")
     return rankings, counts
 
@@ -211,7 +204,7 @@ def _save_part(out: str, rankings: Rankings) -> None:
         print(printable(text), file=sys.stderr)
 
 
-def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
+def _splits(args: Args, split: str) -> dict[str, Any]:
     """Open a split of the collections below --root, and warn of those that are not there."""
     exclude = common.patterns(args)
     splits: dict[str, Any] = tg.submission.competition.open_splits(args.root, split, exclude=exclude)
@@ -221,23 +214,23 @@ def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
     return splits
 
 
-def _score(args: argparse.Namespace) -> int:
+def _score(args: Args) -> int:
     split = args.split or "valid"
-    data = [*([args.ranker] if args.ranker is not None else []), *args.data]
-    data = data or ([args.collection] if args.collection is not None else [])
+    data = args.data if args.ranker is None else [args.ranker, *args.data]
+    data = data or ([] if args.collection is None else [args.collection])
     graphs = [_opened(args, data, split)] if data else list(_splits(args, split).values())
     result = tg.submission.score(common.stdin(args, args.score), *graphs)
-    common.emit(args, {"file": result.path, **{k: v for k, v in vars(result).items() if k != "path"}})
-    common.say(args, str(result))
+    rest = {name: value for name, value in vars(result).items() if name != "path"}
+    common.emit(args, {"file": result.path, **rest}, str(result))
     return 0
 
 
 def _check(
-    args: argparse.Namespace,
+    args: Args,
     file: Any,
     template: Any,
     counts: dict[str, int] | None,
-    show: Callable[[argparse.Namespace, str], None] = common.say,
+    show: Callable[[Args, str], None] = common.say,
 ) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
     result = tg.submission.validate(file, template, counts)
@@ -245,7 +238,7 @@ def _check(
     common.emit(args, {"file": result.path, "rows": result.rows, "valid": result.ok, "problems": problems})
     if result.ok:
         show(args, str(result))
-    elif common.piped(args):
+    elif args.piped:
         common.warn(args, result, "error")
     else:
         common.say(args, str(result))

@@ -7,13 +7,12 @@ example:
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.words import counted, json_text
@@ -22,7 +21,7 @@ MANY = 10  # graphs, from which on whole ones are held out for validation
 RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     common.add_data(parser, "train", "--data", required=True)
     meaning = (
@@ -33,12 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
     meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
     option(parser, "--recipe RECIPE", meaning)
-    common.add_recipe_fields(parser, "set a field of the recipe")
+    option(parser, "--preset")
+    option(parser, "--set FIELD=VALUE ...", "set a field of the recipe")
     option(parser, "--out FILE", "file to write", default="ranker.safetensors")
     length = parser.add_mutually_exclusive_group()
     option(length, "--steps N", "optimizer steps (default: the recipe's)", type=whole(1))
     option(length, "--epochs N", "passes over the graphs, instead of --steps", type=whole(1))
-    common.add_seed(parser)
+    option(parser, "--seed")
     group = parser.add_argument_group("several seeds")
     meaning = "train N rankers side by side, from --seed on; FILE is an ensemble"
     option(group, "--seeds N", meaning, type=whole(1, 1000))
@@ -52,32 +52,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(group, "--workers N", meaning, type=whole(1, 4096))
     option(group, "--log FILE", "curves and selection, as JSON (default: next to --out); - prints it")
     option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
-    common.add_precision(parser, training=True)
+    meaning = "of the operands of matrix products"
+    option(parser, "--precision", meaning, choices=("f32", "bf16"), default="f32")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Train and save."""
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
-    common.join_ranks(args)
+    ranks = common.join_ranks(args)
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
         args.recipe = RECIPES[graphs[0].kind]
-    options = {"preset": args.preset, "precision": args.precision, **common.parse_fields(args.set)}
-    length = {"steps": args.steps, "epochs": args.epochs, "checkpoint_dir": args.checkpoint_dir}
-    (_train if args.seeds is None else _train_seeds)(args, graphs, options, length)
+    options = {**common.chosen(args, "preset", "precision"), **common.parse_fields(args.set)}
+    fit = {"communicator": ranks, **common.chosen(args, "steps", "epochs", "checkpoint_dir")}
+    (_train if args.seeds is None else _train_seeds)(args, graphs, options, fit)
 
 
-def _train(
-    args: argparse.Namespace, graphs: tg.data.Split, options: dict[str, Any], length: dict[str, Any]
-) -> None:
+def _train(args: Args, graphs: tg.data.Split, options: dict[str, Any], fit: dict[str, Any]) -> None:
     """Train one ranker."""
     ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
     train, valid = _split(args, graphs)
-    ranks = tg.distributed.communicator()
-    history = common.fit(args, ranker, train, valid=valid, communicator=ranks, **length)
-    if ranks is not None and ranks.rank > 0:
+    history = common.fit(args, ranker, train, valid=valid, **fit)
+    if not args.first:
         return
     ranker.save(args.out)
     best = history.best_metric
@@ -90,47 +88,31 @@ def _train(
     common.remark(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
 
 
-def _train_seeds(
-    args: argparse.Namespace, graphs: tg.data.Split, options: dict[str, Any], length: dict[str, Any]
-) -> None:
+def _train_seeds(args: Args, graphs: tg.data.Split, options: dict[str, Any], fit: dict[str, Any]) -> None:
     """Train several rankers, save the ensemble of those that the rule keeps, and the log."""
-    if args.select is not None:
-        from tpugraphs.training.selection import Rule
-
-        Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
     common.to_stdout(args, log)
     train, valid = _split(args, graphs)
-    runs = tg.train_seeds(
-        args.recipe,
-        train,
-        valid,
-        seeds=range(args.seed, args.seed + args.seeds),
-        select=args.select,
-        callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
-        workers=args.workers,
-        communicator=tg.distributed.communicator(),
-        **length,
-        **options,
-    )
+    seeds = range(args.seed, args.seed + args.seeds)
+    fit |= {"callbacks": lambda seed: [common.progress_lines(args, f"seed {seed}, ")]}
+    fit |= common.chosen(args, "select", "workers")
+    runs = tg.train_seeds(args.recipe, train, valid, seeds=seeds, **fit, **options)
     histories = [run.history for run in runs.runs if run.history is not None]
     done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
     done_of = f"after {done:,} of {counted(total, 'step')} of all seeds" if runs.interrupted else None
     common.after_fit(args, histories[0], done_of)
-    ranks = tg.distributed.communicator()
-    if ranks is not None and ranks.rank > 0:
+    if not args.first:
         return
     runs.ensemble(normalize=args.normalize or "none").save(args.out)
     if log == common.STREAM:
         print(json_text(runs.to_dict()))
     else:
         runs.save(log)
-    common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})
-    common.say(args, runs.table())
+    common.emit(args, {"out": args.out, "log": log, **runs.to_dict()}, runs.table())
     common.remark(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
 
 
-def _split(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
+def _split(args: Args, graphs: tg.data.Split) -> tuple[Any, Any]:
     """Return graphs to train on, and graphs or a share of the configurations to validate on (or None)."""
     train, valid = _parts(args, graphs)
     is_share = isinstance(valid, float)
@@ -139,7 +121,7 @@ def _split(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
     return train, valid
 
 
-def _parts(args: argparse.Namespace, graphs: tg.data.Split) -> tuple[Any, Any]:
+def _parts(args: Args, graphs: tg.data.Split) -> tuple[Any, Any]:
     valid: list[str] = args.valid or []
     if not valid:
         names = [spec.partition("/")[0] for spec in args.data]

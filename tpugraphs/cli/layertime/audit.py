@@ -4,31 +4,26 @@ example:
   tpugraphs layertime audit times/dense.csv
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.layertime import shared
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     meaning = (
         "CSV file of layers of one kind in the order they were measured in, maybe compressed (.gz); - reads "
         "standard input"
     )
     option(parser, "table TABLE", meaning, nargs="+")
-    option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    option(parser, "--kind KIND")
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> int:
     """Audit the tables; the exit code is 1 if a level shifts."""
     kind = shared.kind_of(args.table, args.kind)
     found = tg.layertime.audit(shared.tables(args), kind, shared.device(args.device))
-    common.say(args, str(found))
-    common.emit(args, found.to_dict())
+    common.emit(args, found.to_dict(), str(found))
     return 1 if found.shifted else 0

@@ -4,27 +4,23 @@ example:
   tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system.words import counted
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    shared.add_model(parser)
+    option(parser, "model MODEL")
     meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`; - reads standard input"
     option(parser, "table TABLE", meaning, nargs="+")
     shared.add_device(parser, "where they ran, if the table does not say it")
     option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Calibrate and save."""
     import numpy as np
 
@@ -37,19 +33,13 @@ def run(args: argparse.Namespace) -> int:
     results = []
     for name, rows in table.by_device():
         left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # leave-one-out errors
+        was, now = float(before[rows].mean()), float(left.mean())
         common.say(
             args,
-            f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * before[rows].mean():.1f} % before, "
-            f"{100 * left.mean():.1f} % after, each layer predicted from the others",
+            f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * was:.1f} % before, "
+            f"{100 * now:.1f} % after, each layer predicted from the others",
         )
-        results.append(
-            {
-                "device": name,
-                "layers": int(rows.sum()),
-                "mean_error_before": float(before[rows].mean()),
-                "mean_error_after": float(left.mean()),
-            }
-        )
+        found = {"device": name, "layers": int(rows.sum())}
+        results.append({**found, "mean_error_before": was, "mean_error_after": now})
     common.remark(args, f"wrote {args.out}")
     common.emit(args, {"out": args.out, "kind": model.kind, "devices": results})
-    return 0

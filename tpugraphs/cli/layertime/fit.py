@@ -7,41 +7,37 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system import counted, few, tables
-
-if TYPE_CHECKING:
-    from tpugraphs.layertime import LayerTable, LayerTimeModel
 
 _HEADS = ("device", "layers", "mean error %", "median %", "within the 80 % interval")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     meaning = (
         "CSV file of layers of one kind, maybe compressed (.gz); the device is in its columns, or at the "
         "end of its name as in dense_K40.csv; - reads standard input, with --kind"
     )
     option(parser, "table TABLE", meaning, nargs="+")
-    option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    option(parser, "--kind KIND")
     meaning = "networks of a roofline's residual, the roofline alone, or trees"
     option(parser, "--method NAME", meaning, choices=list(tg.layertime.METHODS), default="residual")
     option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
     meaning = "share of the layers that are held out to judge the model"
     option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
-    option(parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED)
-    common.add_seed(parser)
+    option(parser, "--set FIELD=VALUE ...", "of the method, such as steps=2000")
+    option(parser, "--seed")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Fit, judge and save."""
     shared.check_name(args.out, ".safetensors")
     kind = shared.kind_of(args.table, args.kind)
@@ -58,21 +54,17 @@ def run(args: argparse.Namespace) -> int:
     judged = [] if unseen is None else _judged(model, unseen)
     if judged:
         cells = [
-            [line["device"], f"{line['layers']:,}", *(f"{100 * line[name]:.1f}" for name in _FIGURES)]
-            for line in judged
+            [device, f"{layers:,}", *(f"{100 * share:.1f}" for share in shares)]
+            for device, layers, *shares in (line.values() for line in judged)
         ]
         common.say(args, tables.text("on held-out layers:", _HEADS, cells))
     todo = f"predict {args.out} TABLE --device {shlex.quote(names[0])}"
     common.remark(args, f"wrote {args.out}; next: tpugraphs layertime {todo}")
     result = {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
     common.emit(args, result)
-    return 0
 
 
-_FIGURES = ("mean_error", "median_error", "within")
-
-
-def _judged(model: LayerTimeModel, table: LayerTable) -> list[dict[str, Any]]:
+def _judged(model: tg.layertime.LayerTimeModel, table: tg.layertime.LayerTable) -> list[dict[str, Any]]:
     """Return relative errors |predicted / measured - 1| of every device, and how many intervals hold."""
     import numpy as np
 

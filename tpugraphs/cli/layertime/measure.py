@@ -7,23 +7,19 @@ example:
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import absolute, check_choice, counted
 
-if TYPE_CHECKING:
-    from tpugraphs.layertime import LayerTable
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     from tpugraphs.layertime.frameworks import FRAMEWORKS
 
@@ -34,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--count N", meaning, type=whole(1, 1 << 20))
     meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
     option(parser, "--out PATH", meaning, required=True)
-    common.add_seed(parser, "of the layers that are drawn")
+    option(parser, "--seed", "of the layers that are drawn")
     shared.add_passes(parser)
     meaning = (
         "measure the layers of this table, as `tpugraphs layertime suggest` writes it; - reads standard input"
@@ -47,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
     meaning = "blocks of calls of each layer, the median of which counts"
     option(parser, "--repeats N", meaning, type=whole(1, 1000), default=5)
-    common.add_executor(parser)
+    option(parser, "--executor WORKERS")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Measure the layers that the files do not hold yet."""
     kinds = list(dict.fromkeys(args.kind))
     for kind in kinds:
@@ -62,18 +58,15 @@ def run(args: argparse.Namespace) -> int:
     for kind in kinds:
         with common.executor(args) as executor:
             table = _measured(args, kind, paths[kind], executor)
-        median = float(sorted(table.times)[len(table) // 2])
-        name = table.devices[0].name
-        layers = counted(len(table), "layer")
-        common.remark(args, f"{kind}: {layers} on {name}, median {median:.3g} ms, in {paths[kind]}")
-        results.append(
-            {"kind": kind, "layers": len(table), "device": name, "median_ms": median, "out": str(paths[kind])}
-        )
+        found: dict[str, Any] = {"kind": kind, "layers": len(table), "device": table.devices[0].name}
+        found |= {"median_ms": float(sorted(table.times)[len(table) // 2]), "out": str(paths[kind])}
+        where = f"on {found['device']}, median {found['median_ms']:.3g} ms, in {found['out']}"
+        common.remark(args, f"{kind}: {counted(len(table), 'layer')} {where}")
+        results.append(found)
     first = paths[kinds[0]]
     todo = f"fit {first}" if args.layers is None else f"calibrate MODEL {first}"
     common.remark(args, f"next: tpugraphs layertime {todo} --out {kinds[0]}.safetensors")
     common.emit(args, results)
-    return 0
 
 
 def _paths(out: str, kinds: list[str]) -> dict[str, Path]:
@@ -88,7 +81,7 @@ def _paths(out: str, kinds: list[str]) -> dict[str, Path]:
     return {kind: path / f"{kind}.csv" for kind in kinds}
 
 
-def _measured(args: argparse.Namespace, kind: str, path: Path, executor: Any) -> LayerTable:
+def _measured(args: Args, kind: str, path: Path, executor: Any) -> tg.layertime.LayerTable:
     """Measure one kind. Warnings of skipped layers go to stderr.
 
     Raises
@@ -96,12 +89,12 @@ def _measured(args: argparse.Namespace, kind: str, path: Path, executor: Any) ->
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to continue.
     """
-    names = ("seed", "training", "threads", "gpu", "repeats", *(() if args.count is None else ("count",)))
-    how: dict[str, Any] = {name: getattr(args, name) for name in names}
+    how = common.chosen(args, "seed", "training", "threads", "gpu", "repeats")
+    how |= {} if args.count is None else {"count": args.count}
     how |= {"layers": common.stdin(args, args.layers), "name": args.device_name, "executor": executor}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
-        table: LayerTable = tg.layertime.measure(kind, args.framework, path, **how)
+        table = tg.layertime.measure(kind, args.framework, path, **how)
     stopped = None
     for text in dict.fromkeys(str(one.message) for one in caught if one.category is UserWarning):
         if text.startswith("interrupted "):

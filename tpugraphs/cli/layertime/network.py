@@ -8,21 +8,17 @@ example:
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import tables
 
-if TYPE_CHECKING:
-    from tpugraphs.layertime import Estimate
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     from tpugraphs.layertime.kinds import OPTIMIZERS
 
@@ -36,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '"dim_output": 10}]; - reads JSON from standard input'
     )
     option(parser, "--layers FILE", meaning, required=True)
-    option(parser, "--size NAME=N", "a size that a model of ONNX leaves open; repeatable", **common.REPEATED)
+    option(parser, "--size NAME=N ...", "a size that a model of ONNX leaves open")
     meaning = "samples of a step, of all replicas together"
     option(parser, "--batch-size N", meaning, type=whole(1), required=True)
     shared.add_device(parser, "where it runs", required=True)
@@ -44,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"forward, backward and update with one of {', '.join(OPTIMIZERS[1:])}, AdamW; None: forward alone"
     )
     option(parser, "--optimizer NAME", meaning, default="None")
-    meaning = "layers to leave out, by name, kind or operator; repeatable"
-    option(parser, "--without NAME", meaning, **common.REPEATED)
+    option(parser, "--without NAME ...", "layers to leave out, by name, kind or operator")
     meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor"
     option(parser, "--factor X", meaning, type=float, default=1.0)
     meaning = "fixed cost of a step, and of each layer, in ms, see tg.layertime.calibrate_network"
@@ -63,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(group, "--overlap X", meaning, type=float, default=0.0)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Sum up the layers."""
     if args.epochs is not None and args.samples is None:
         raise ConfigError("--epochs goes with --samples")
@@ -74,18 +69,17 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError(f"{name}: a second model of kind {model.kind!r}; give one of each kind")
             models[model.kind] = model
     layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
-    names = [
-        "step_ms", "layer_ms", "replicas", "factor", "link_gbps", "latency_ms", "overlap", "level", "without",
-    ]  # fmt: skip
-    how = {name: getattr(args, name) for name in names}
+    how = common.chosen(args, "step_ms", "layer_ms", "replicas", "factor", "link_gbps", "latency_ms")
+    how |= common.chosen(args, "overlap", "level", "without")
     where = shared.device(args.device)
     estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)
-    spans = _spans(estimate, args.samples, args.epochs)
-    common.say(args, _text(estimate))
-    for name, seconds in spans.items():
-        common.say(args, f"{name.removesuffix('_s')}: {_time(seconds)}")
-    common.emit(args, _result(estimate) | spans)
-    return 0
+    lines, spans = [_text(estimate)], {}
+    if args.samples is not None:
+        spans["epoch_s"] = estimate.epoch_s(args.samples)
+    if args.epochs is not None:
+        spans["run_s"] = estimate.run_s(args.samples, args.epochs)
+    lines += [f"{name.removesuffix('_s')}: {_time(seconds)}" for name, seconds in spans.items()]
+    common.emit(args, _result(estimate) | spans, "\n".join(lines))
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -95,17 +89,7 @@ def _size(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def _spans(estimate: Estimate, samples: int | None, epochs: int | None) -> dict[str, float]:
-    """Return the seconds of an epoch and of a run, if they are asked for."""
-    found = {}
-    if samples is not None:
-        found["epoch_s"] = estimate.epoch_s(samples)
-        if epochs is not None:
-            found["run_s"] = estimate.run_s(samples, epochs)
-    return found
-
-
-def _text(estimate: Estimate) -> str:
+def _text(estimate: tg.layertime.Estimate) -> str:
     """Return a line per layer in the order of the network, and the sum."""
     known = estimate.level is not None
     heads = ["layer", "kind", "ms", *(["low", "high"] if known else []), "%"]
@@ -118,14 +102,14 @@ def _text(estimate: Estimate) -> str:
     return "\n".join((str(estimate).partition("\n")[0], tables.text("", heads, cells)))
 
 
-def _result(estimate: Estimate) -> dict[str, Any]:
+def _result(estimate: tg.layertime.Estimate) -> dict[str, Any]:
+    names = ("ms", "device", "batch_size", "replicas", "optimizer", "level")
+    result = {name: getattr(estimate, name) for name in names}
     low, high = estimate.interval
-    about = ("device", "batch_size", "replicas", "optimizer", "level")
-    result = {"ms": estimate.ms, "low_ms": low, "high_ms": high}
-    result |= {name: getattr(estimate, name) for name in about}
-    names = {"low": "low_ms", "high": "high_ms"}
+    result = {"ms": result.pop("ms"), "low_ms": low, "high_ms": high, **result}
+    renamed = {"low": "low_ms", "high": "high_ms"}
     layers = [
-        {names.get(key, key): value for key, value in row._asdict().items()} for row in estimate.per_layer
+        {renamed.get(key, key): value for key, value in row._asdict().items()} for row in estimate.per_layer
     ]
     for entry in (result, *layers) if estimate.level is None else ():
         del entry["low_ms"], entry["high_ms"]

@@ -8,32 +8,27 @@ example:
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
-    from tpugraphs.layertime import Device, LayerTable, LayerTimeModel
+    from tpugraphs.layertime import LayerTable, LayerTimeModel
+    from tpugraphs.layertime.table import Where
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    shared.add_model(parser)
-    option(
-        parser,
-        "table TABLE",
-        "CSV file of layers; times in it are not read; - reads standard input",
-        nargs="?",
-    )
-    meaning = "a layer by its columns, in place of TABLE; repeatable"
-    option(parser, "--layer COLUMN=VALUE", meaning, nargs="+", **common.REPEATED)
+    option(parser, "model MODEL")
+    meaning = "CSV file of layers; times in it are not read; - reads standard input"
+    option(parser, "table TABLE", meaning, nargs="?")
+    option(parser, "--layer COLUMN=VALUE ...", "a layer by its columns, in place of TABLE", nargs="+")
     shared.add_device(parser, "where the layers run, if the table does not say it")
     shared.add_level(parser)
     meaning = (
@@ -43,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--out FILE", meaning, default="-")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Predict, and print or write."""
     shared.check_name(args.out, ".csv")
     if (args.table is None) == (not args.layer):
@@ -52,26 +47,22 @@ def run(args: argparse.Namespace) -> int:
     source = common.stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
     columns = _predicted(model, table, args.level)
-    if args.json:
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        common.emit(args, rows)
-    if args.out != "-":
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    common.emit(args, rows)
+    if args.out != "-" or not args.json:
         shared.write_csv(args.out, columns)
+    if args.out != "-":
         common.remark(args, f"wrote {counted(len(table), 'layer')} to {args.out}")
-    elif not args.json:
-        shared.write_csv("-", columns)
-    return 0
 
 
 def _predicted(model: LayerTimeModel, table: LayerTable, level: float | None) -> dict[str, list[Any]]:
     """Return layers and predictions by column; None where there is no interval."""
-    ms = model.predict(table)
     empty = [None] * len(table)
     low, high = (empty, empty) if level is None else map(_rounded, model.predict_interval(table, level).T)
     return {
         **{name: values.tolist() for name, values in table.columns.items()},
         "device": table.per_device_name().tolist(),
-        "ms": _rounded(ms),
+        "ms": _rounded(model.predict(table)),
         "low_ms": low,
         "high_ms": high,
         "out_of_range": model.out_of_range(table).astype(int).tolist(),
@@ -83,7 +74,7 @@ def _rounded(values: Any) -> list[Any]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _given(layers: Sequence[Sequence[str]], model: LayerTimeModel, where: str | Device | None) -> Any:
+def _given(layers: Sequence[Sequence[str]], model: LayerTimeModel, where: Where) -> Any:
     """Return the layers of --layer, a table of each."""
     if where is None:
         raise ConfigError("--layer: say where it runs by --device")

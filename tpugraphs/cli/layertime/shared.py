@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import check_choice
 
-if TYPE_CHECKING:
-    from tpugraphs.layertime import Device, LayerTimeModel
 
-
-def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> None:
+def add_device(parser: Parser, meaning: str, **how: Any) -> None:
     """Add --device, see `device`."""
     from tpugraphs.layertime.devices import FIGURES
 
@@ -30,15 +26,7 @@ def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> Non
     option(parser, "--device DEVICE", meaning, **how)
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL, see `open_model`."""
-    meaning = (
-        "from `tpugraphs layertime fit`, or one of the package: a set and a kind, such as pytorch-cpu/dense"
-    )
-    option(parser, "model MODEL", meaning)
-
-
-def add_level(parser: argparse.ArgumentParser) -> None:
+def add_level(parser: Parser) -> None:
     """Add --level, of intervals: None without them."""
 
     def probability(text: str) -> float | None:
@@ -51,7 +39,7 @@ def add_level(parser: argparse.ArgumentParser) -> None:
     option(parser, "--level P", meaning, type=probability, default=0.8)
 
 
-def add_passes(parser: argparse.ArgumentParser) -> None:
+def add_passes(parser: Parser) -> None:
     """Add --training and --forward: args.training is True, False or None."""
     group = parser.add_mutually_exclusive_group()
     for name, value, which in (("training", True, "in training"), ("forward", False, "in forward passes")):
@@ -59,7 +47,7 @@ def add_passes(parser: argparse.ArgumentParser) -> None:
         option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
 
 
-def device(text: str | None) -> str | Device | None:
+def device(text: str | None) -> str | tg.layertime.Device | None:
     """Read --device: a name, or a device that is described by its figures.
 
     Raises
@@ -76,13 +64,13 @@ def device(text: str | None) -> str | Device | None:
         return text
     found: dict[str, Any] = {}
     for part in figures.split(","):
-        figure, equals, value = part.partition("=")
-        if figure.strip() not in FIGURES or not equals:
+        figure, equals, value = map(str.strip, part.partition("="))
+        if figure not in FIGURES or not equals:
             raise ConfigError(
                 f"--device {text}: expected {', '.join(f'{name}=X' for name in FIGURES)}; found {part!r}"
             )
         try:
-            found[figure.strip()] = float(value)
+            found[figure] = float(value)
         except ValueError:
             raise ConfigError(f"--device {text}: {figure}: expected a number, found {value!r}") from None
     if missing := [figure for figure in FIGURES if figure not in found]:
@@ -115,7 +103,7 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     return str(found[0])
 
 
-def models_of(name: str) -> list[LayerTimeModel]:
+def models_of(name: str) -> list[tg.layertime.LayerTimeModel]:
     """Load a model from a file, or shipped ones: a set (``pytorch-cpu``) or one (``pytorch-cpu/dense``).
 
     Raises
@@ -132,7 +120,7 @@ def models_of(name: str) -> list[LayerTimeModel]:
     return [models[check_choice(f"{of}: kind", kind, models)]] if kind else list(models.values())
 
 
-def open_model(args: argparse.Namespace) -> tuple[LayerTimeModel, str | Device | None]:
+def open_model(args: Args) -> tuple[tg.layertime.LayerTimeModel, str | tg.layertime.Device | None]:
     """Read MODEL and --device.
 
     Raises
@@ -168,6 +156,6 @@ def write_csv(path: str, columns: dict[str, Any]) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def tables(args: argparse.Namespace) -> list[Any]:
+def tables(args: Args) -> list[Any]:
     """Return the sources of TABLE: paths, and standard input for ``-``."""
     return [common.stdin(args, path) for path in args.table]

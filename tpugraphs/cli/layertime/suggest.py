@@ -4,13 +4,9 @@ example:
   tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option, whole
+from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -18,9 +14,9 @@ from tpugraphs.system.words import counted
 _DRAWN = 4000  # candidates
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    shared.add_model(parser)
+    option(parser, "model MODEL")
     shared.add_device(parser, "the device to measure them on", required=True)
     option(parser, "--count N", "layers", type=whole(1, 2000), default=30)
     meaning = (
@@ -29,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--from TABLE", meaning, dest="source")
     shared.add_passes(parser)
     option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
-    common.add_seed(parser, "of the layers that are drawn")
+    option(parser, "--seed", "of the layers that are drawn")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Args) -> None:
     """Choose and write."""
     shared.check_name(args.out, ".csv")
     if args.source is not None and args.training is not None:
@@ -50,9 +46,6 @@ def run(args: argparse.Namespace) -> int:
         shared.write_csv(args.out, columns)
     if args.out != "-":
         common.remark(args, f"wrote {args.count} of {counted(len(table), 'layer')} to {args.out}")
-        name = f"{model.kind}_next.csv"
-        common.remark(
-            args, f"next: tpugraphs layertime measure {model.kind} --layers {args.out} --out {name}"
-        )
+        todo = f"measure {model.kind} --layers {args.out} --out {model.kind}_next.csv"
+        common.remark(args, f"next: tpugraphs layertime {todo}")
     common.emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})
-    return 0

@@ -5,25 +5,21 @@ example:
   tpugraphs records export tuning.jsonl results.json --format t4
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.records import shared
 from tpugraphs.system.words import counted
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     shared.add_files(parser)
     option(parser, "out FILE", "file to write; an older one is replaced")
     shared.add_format(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Read, and write."""
     common.check_writable(args.out)
     found = shared.read(args)

@@ -4,25 +4,21 @@ example:
   tpugraphs records merge all.jsonl laptop.jsonl cluster.jsonl
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.records import shared
 from tpugraphs.system.words import counted
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     option(parser, "out FILE", "file to write; records that are in it stay")
     option(parser, "file FILE", "files of records, of any format that `show` reads", nargs="+")
     shared.add_format(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Merge, and count."""
     merged = tg.records.merge(args.out, args.file, args.format)
     common.emit(args, {"file": args.out, "records": len(merged)})

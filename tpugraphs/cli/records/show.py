@@ -5,24 +5,20 @@ example:
   tpugraphs records show convolution_A100_T4.json.gz --device A100 --json
 """
 
-from __future__ import annotations
-
-import argparse
-
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.cli.common import option
+from tpugraphs.cli.common import Args, Parser, option
 from tpugraphs.cli.records import shared
 from tpugraphs.system.tables import text
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     shared.add_files(parser, nargs="+")
     option(parser, "--maximize", "larger values are better, as of throughput")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Args) -> None:
     """Print the table."""
     found = tg.records.summarize(shared.read(args), "maximize" if args.maximize else "minimize")
     lines = []
