@@ -9,8 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, remark
 from tpugraphs.errors import ConfigError, Error
 
 PACKED = Path(__file__).parents[1] / "clib"  # in a wheel; a checkout has its sources above the package
@@ -37,7 +36,7 @@ def run(args: Args) -> None:
         command += [f"PREFIX={prefix}", f"LIB={folder}/lib"]
         command += ["SERIAL=1"] * args.serial + ["SMALL=1", "OPT=-Os"] * (args.small or bool(args.only))
         command += needed(args.only) if args.only else []
-        common.remark(args, f"compiling {sources}")
+        remark(args, f"compiling {sources}")
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         except FileNotFoundError:
@@ -45,7 +44,7 @@ def run(args: Args) -> None:
     if done.returncode != 0:
         raise Error(f"make: exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
     text = f"{prefix}: libtpugraphs; pkg-config finds it in {prefix / 'lib' / 'pkgconfig'}"
-    common.emit(args, {"prefix": str(prefix)}, text)
+    emit(args, {"prefix": str(prefix)}, text)
 
 
 def needed(rankers: list[str]) -> list[str]:

@@ -47,29 +47,32 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
-# Options of several commands, by their usage: the meaning, and what argparse is told.
-SHARED: dict[str, tuple[str, dict[str, Any]]] = {
-    "--exclude PATTERN ...": (
-        "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements are "
-        "known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them",
-        {},
-    ),
-    "--executor WORKERS": ("measure in workers: a number of processes here, mpi, dask, or dask:ADDRESS", {}),
-    "--kind KIND": ("kind of the layers (default: the one in the names of the files)", {}),
-    "model MODEL": (
-        "from `tpugraphs layertime fit`, or one of the package: a set and a kind, such as pytorch-cpu/dense",
-        {},
-    ),
-    "--precision": (
-        "of the operands of matrix products (default: what the ranker was trained with)",
-        {"choices": ("f32", "bf16", "int8")},
-    ),
-    "--preset": ("sized for a CPU, or as published", {"choices": ("cpu", "full"), "default": "cpu"}),
-    "--seed": ("of all that is random", {"type": whole(0, 2**63 - 1), "default": 0}),
-    "--tta K": (
-        "mean over K random orders of the configurations, for recipes with attention across them",
-        {"type": whole(0, 10_000), "default": 0},
-    ),
+# What argparse is told of options that several commands have, by their usage.
+SHARED: dict[str, dict[str, Any]] = {
+    "--exclude PATTERN ...": {
+        "help": "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published "
+        "measurements are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, "
+        "@- reads them"
+    },
+    "--executor WORKERS": {
+        "help": "measure in workers: a number of processes here, mpi, dask, or dask:ADDRESS"
+    },
+    "--kind KIND": {"help": "kind of the layers (default: the one in the names of the files)"},
+    "model MODEL": {
+        "help": "from `tpugraphs layertime fit`, or one of the package: a set and a kind, such as "
+        "pytorch-cpu/dense"
+    },
+    "--precision": {
+        "help": "of the operands of matrix products (default: what the ranker was trained with)",
+        "choices": ("f32", "bf16", "int8"),
+    },
+    "--preset": {"help": "sized for a CPU, or as published", "choices": ("cpu", "full"), "default": "cpu"},
+    "--seed": {"help": "of all that is random", "type": whole(0, 2**63 - 1), "default": 0},
+    "--tta K": {
+        "help": "mean over K random orders of the configurations, for recipes with attention across them",
+        "type": whole(0, 10_000),
+        "default": 0,
+    },
 }
 
 
@@ -80,8 +83,9 @@ def option(to: Any, usage: str, meaning: str = "", **how: Any) -> None:
     commands have stands in SHARED. The help shows a default, unless `meaning` says what happens without the
     option.
     """
-    shared, declared = SHARED.get(usage, ("", {}))
-    meaning, how = meaning or shared, {**declared, **how}
+    how = {**SHARED.get(usage, {}), **how}
+    shared = how.pop("help", "")
+    meaning = meaning or shared
     name, metavar, several = (*usage.split(" "), "", "")[:3]
     if several:
         how |= {"action": "append", "default": []}
@@ -186,9 +190,8 @@ def join_ranks(args: Args) -> tg.distributed.CommunicatorLike | None:
 def agree_on_files(ranks: tg.distributed.CommunicatorLike | None, paths: Iterable[str]) -> None:
     """Raise ConfigError unless all ranks have the same ranker files, version and instruction set."""
     if ranks is not None:
-        tg.distributed.ranks.Ranks(ranks).agree_on_bits(
-            lambda: {"rankers": [*map(tg.data.identity.checksum, paths)]}
-        )
+        one = tg.distributed.ranks.Ranks(ranks)
+        one.agree_on_bits(lambda: {"rankers": [*map(tg.data.identity.checksum, paths)]})
 
 
 def open_rankers(args: Args, ranks: tg.distributed.CommunicatorLike | None = None) -> Any:

@@ -7,12 +7,11 @@ example:
 """
 
 # The script for the shell runs ``tpugraphs`` itself at every Tab; argcomplete reads the parser then, whose
-# options have their completers from `common.option`.
+# options have their completers from `option`.
 
 from typing import Any
 
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option
 from tpugraphs.system.extras import optional
 
 SHELLS = ("bash", "zsh", "fish")
@@ -27,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: Args) -> None:
     """Print the script."""
     text = _argcomplete().shellcode(["tpugraphs"], shell=args.shell, complete_arguments=["-o", "nospace"])
-    common.emit(args, {"shell": args.shell, "script": text}, text)
+    emit(args, {"shell": args.shell, "script": text}, text)
 
 
 def answer(parser: Parser, **how: Any) -> None:

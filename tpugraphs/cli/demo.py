@@ -13,8 +13,7 @@ from statistics import mean
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option, whole
+from tpugraphs.cli.common import Args, Parser, emit, fit, option, remark, say, whole
 from tpugraphs.system.words import counted
 
 COLLECTION = "options:xla:cpu"
@@ -50,7 +49,7 @@ def run(args: Args) -> None:
     live = _measure(args) if args.live else []  # first: it fails early if something is missing
     data = tg.open_collection(COLLECTION)
     known, unseen = [*data.train, *data.valid], list(data.test)
-    common.remark(
+    remark(
         args,
         f"{COLLECTION}: {len(known) + len(unseen)} programs, each compiled by XLA with "
         f"{known[0].num_configs} sets of options and timed on a CPU.\n{len(known)} to learn from, "
@@ -58,12 +57,12 @@ def run(args: Args) -> None:
     )
     began = time.perf_counter()
     ranker = tg.ranker.MultiTaskGaussianProcess(seed=args.seed).fit(known)
-    common.remark(args, f"Trained the ranker, {ranker.name}: {time.perf_counter() - began:.1f} s.")
+    remark(args, f"Trained the ranker, {ranker.name}: {time.perf_counter() - began:.1f} s.")
     network = tg.Ranker(RECIPE, seed=args.seed)
     steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
-    history = common.fit(args, network, known, steps=steps)
+    history = fit(args, network, known, steps=steps)
     size = f"{counted(network.num_parameters, 'parameter')}, {counted(steps, 'step')}"
-    common.remark(args, f"Trained a network to compare, {RECIPE}: {size}, {history.seconds:.0f} s.")
+    remark(args, f"Trained a network to compare, {RECIPE}: {size}, {history.seconds:.0f} s.")
     scorers: dict[str, Callable[..., Any]] = {
         "ranker": scoring(ranker, together=TRIED),
         RECIPE: network.predict,
@@ -71,19 +70,19 @@ def run(args: Args) -> None:
         "random": _random,
     }
     report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
-    common.say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_ceiling(unseen)}\n")
+    say(args, f"\n{report.table(metrics=SHOWN, per_graph=False)}\n\n{_ceiling(unseen)}\n")
     files = _write(folder, ranker, report, unseen)
     result = {**report.to_dict(), "steps": steps}
     if live:
         judged = tg.evaluation.evaluate(scorers, live, seed=args.seed)
-        common.say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_ceiling(live)}\n")
+        say(args, f"\n{judged.table(metrics=SHOWN)}\n\n{_ceiling(live)}\n")
         files |= {str(folder / "live.npz"): "what was measured now"}
         result["live"] = judged.to_dict()
     for path, what in files.items():
-        common.remark(args, f"  {path}  {what}")
+        remark(args, f"  {path}  {what}")
     seconds = time.perf_counter() - start
-    common.remark(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
-    common.emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
+    remark(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
+    emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
 
 
 def _random(graph: Any) -> Any:
@@ -116,9 +115,7 @@ def _measure(args: Args) -> list[Any]:
     rng = np.random.default_rng(args.seed)
     x, w, v = (rng.standard_normal(shape, np.float32) for shape in ((512, 192), (192, 256), (192, 256)))
     out = Path(args.out).expanduser() / "live.npz"
-    common.remark(
-        args, f"Measuring {LIVE['n_configs']} sets of options of a small program on this machine ..."
-    )
+    remark(args, f"Measuring {LIVE['n_configs']} sets of options of a small program on this machine ...")
     how = {**LIVE, "name": "gated-layer", "seed": args.seed}
     return [tg.xla.collect(program, x, w, v / 16, out=out, **how)]
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser
+from tpugraphs.cli.common import Args, Parser, emit
 from tpugraphs.system import machine
 
 _CGROUP = "/sys/fs/cgroup"
@@ -37,7 +36,7 @@ def run(args: Args) -> int:
         label = name.replace("_", " ").replace(" gib", " (GiB)").replace(" ms", " (ms)")
         lines.append(f"{label:<{width}}  {value if value is not None else 'none, or not known'}")
     lines += [f"hint: {hint}" for hint in hints] or ["all is well"]
-    common.emit(args, {**found, "hints": hints}, "\n".join(lines))
+    emit(args, {**found, "hints": hints}, "\n".join(lines))
     return 0 if found["core"] == "ok" else 1
 
 

@@ -5,8 +5,7 @@ example:
   tpugraphs download layer-times ~/data/layers --run
 """
 
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, add_root, chosen, emit, option, remark, say
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
 
@@ -20,7 +19,7 @@ def add_arguments(parser: Parser) -> None:
         f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)"
     )
     option(parser, "collection COLLECTION", meaning, nargs="*")
-    common.add_root(parser, "where to put them")
+    add_root(parser, "where to put them")
     meaning = "archives of the authors, or the Kaggle competition (needs an account)"
     option(parser, "--source", meaning, choices=("official", "kaggle"), default="official")
     meaning = "download and unpack now; after an interruption the same command resumes"
@@ -40,9 +39,9 @@ def run(args: Args) -> None:
     if not args.now:
         plan = download.commands(args.collection, args.root, args.source, url)
         lines = [line for name, part in plan.items() for line in ([f"# {name}"] if name else []) + part]
-        common.emit(args, {**common.chosen(args, "source", "root"), "commands": plan}, "\n".join(lines))
+        emit(args, {**chosen(args, "source", "root"), "commands": plan}, "\n".join(lines))
         if args.source == "official":
-            common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
+            remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
         return
     if args.source == "kaggle":
         raise ConfigError(
@@ -50,13 +49,13 @@ def run(args: Args) -> None:
             "the commands that are shown, or use --source official"
         )
     results = download.run(args.collection, args.root, url, keep=args.keep)
-    common.emit(args, results)
+    emit(args, results)
     for result in results:
         name = f"{result['collection']}/{result['split']}"
         graphs = counted(result["files"], "graph")
-        common.remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
+        remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
-    common.remark(args, f"next: tpugraphs audit {what}")
+    remark(args, f"next: tpugraphs audit {what}")
 
 
 def _layer_times(args: Args) -> None:
@@ -72,16 +71,14 @@ def _layer_times(args: Args) -> None:
             files = len(one.parts)
             tables.append({"table": one.name, "files": files, "bytes": one.size, "source": one.source})
             size = f"{counted(files, 'file')}, {counted(one.size, 'byte')}"
-            common.say(args, f"{one.name}: {size}, of {one.source}")
-        common.remark(
-            args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
-        )
-        common.emit(args, {"tables": tables, "pickled": layer_times.PICKLED})
+            say(args, f"{one.name}: {size}, of {one.source}")
+        remark(args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads")
+        emit(args, {"tables": tables, "pickled": layer_times.PICKLED})
         return
     url = {} if args.url is None else {"url": args.url}
     results = layer_times.run(folder, what, keep=args.keep, **url)
     for result in results:
-        common.remark(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
+        remark(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
     if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
-        common.remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
-    common.emit(args, results)
+        remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
+    emit(args, results)

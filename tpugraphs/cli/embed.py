@@ -11,8 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, text_file, to_stdout
 from tpugraphs.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,12 +53,12 @@ def run(args: Args) -> None:
 
     if not re.fullmatch(r"[A-Za-z]\w{0,62}", args.name, re.ASCII):
         raise ConfigError(f"--name: expected a name of C, got {args.name!r:.80}")
-    common.to_stdout(args, args.out)
+    to_stdout(args, args.out)
     text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", *_PROCESSES))
-    with common.text_file(args.out) as file:
+    with text_file(args.out) as file:
         file.write(text)
     text = f"{args.out}: {size / 1000:,.1f} kB of data"
-    common.emit(args, {"out": args.out, "name": args.name, "bytes": size}, text)
+    emit(args, {"out": args.out, "name": args.name, "bytes": size}, text)
 
 
 def written(name: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> tuple[str, int]:

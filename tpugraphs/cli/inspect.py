@@ -4,22 +4,21 @@ example:
   tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid
 """
 
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser
+from tpugraphs.cli.common import Args, Parser, add_data, emit, error_fields, open_graphs, say, warn
 from tpugraphs.errors import DataError
 from tpugraphs.system.words import counted
 
 
 def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    common.add_data(parser)
+    add_data(parser)
 
 
 def run(args: Args) -> int:
     """Describe every graph; return 1 if one is broken, after all others were described."""
     from tpugraphs.data.description import format_description
 
-    graphs = common.open_graphs(args.data, args, "train")
+    graphs = open_graphs(args.data, args, "train")
     results, broken = [], 0
     for place, name in enumerate(graphs.names):
         try:
@@ -28,11 +27,11 @@ def run(args: Args) -> int:
             if args.debug or len(graphs) == 1:
                 raise
             broken += 1
-            results.append({"name": name, "error": str(error), **common.error_fields(error)})
-            common.warn(args, error, "error")
+            results.append({"name": name, "error": str(error), **error_fields(error)})
+            warn(args, error, "error")
         else:
-            common.say(args, ("\n" if place else "") + format_description(results[-1]))
-    common.emit(args, results[0] if len(graphs) == 1 else results)
+            say(args, ("\n" if place else "") + format_description(results[-1]))
+    emit(args, results[0] if len(graphs) == 1 else results)
     if len(graphs) > 1:
-        common.say(args, f"\n{counted(len(graphs), 'graph')}, {broken} broken")
+        say(args, f"\n{counted(len(graphs), 'graph')}, {broken} broken")
     return 1 if broken else 0

@@ -7,8 +7,7 @@ example:
 import dataclasses
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option, whole
+from tpugraphs.cli.common import Args, Parser, emit, join_ranks, option, remark, warn, whole
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,16 +20,16 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: Args) -> int:
     """Pack all files; return 1 if some could not be packed."""
-    ranks = common.join_ranks(args)
+    ranks = join_ranks(args)
     report = tg.data.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify, communicator=ranks)
     for failure in report.failed:
-        common.warn(args, failure["error"], "error")
+        warn(args, failure["error"], "error")
     verified = f", {report.verified} verified" if args.verify else ""
-    common.remark(
+    remark(
         args,
         f"{report.packed} packed, {report.skipped} up to date{verified}, {len(report.failed)} failed; "
         f"{report.bytes_in / 1e6:,.1f} MB of files gave {report.bytes_out / 1e6:,.1f} MB of packs in "
         f"{report.seconds:.1f} s",
     )
-    common.emit(args, dataclasses.asdict(report))
+    emit(args, dataclasses.asdict(report))
     return 1 if report.failed else 0

@@ -48,10 +48,8 @@ def _wait(started: list[subprocess.Popen[bytes]]) -> int:
         while True:
             running = any(one.poll() is None for one in started)
             if not failed:
-                failed, since = (
-                    [(i, one.returncode) for i, one in enumerate(started) if one.returncode],
-                    time.monotonic(),
-                )
+                failed = [(i, one.returncode) for i, one in enumerate(started) if one.returncode]
+                since = time.monotonic()
             if not running or (failed and time.monotonic() > since + _GRACE):
                 break
             time.sleep(_POLL)

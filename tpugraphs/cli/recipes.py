@@ -9,29 +9,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser
+from tpugraphs.cli.common import Args, Parser, emit, option, remark
 
 _WIDTH = 100
 
 
 def add_arguments(parser: Parser) -> None:
     """Declare the options."""
-    common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
+    option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
 def run(args: Args) -> None:
     """List all recipes, or the fields of one."""
     if args.recipe is None:
         summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}
-        common.emit(args, summaries)
         width = max(map(len, summaries))
-        common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
-        common.remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
+        lines = [f"{name:<{width}}  {text}" for name, text in summaries.items()]
+        emit(args, summaries, "\n".join(lines))
+        remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return
     about = tg.recipes.get_recipe(args.recipe).describe()
-    common.emit(args, {**about, "fields": tg.Ranker(args.recipe).get_params()})
-    common.say(args, "\n".join(_lines(about)))
+    fields = tg.Ranker(args.recipe).get_params()
+    emit(args, {**about, "fields": fields}, "\n".join(_lines(about)))
 
 
 _KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}
@@ -52,12 +51,10 @@ def _lines(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"Schedule:   {default('schedule')}"
         yield f"Groups:     {_by_preset(about['groups'], _terms)}"
     yield "\nFields, for --set FIELD=VALUE: default; values. Meaning."
-    for name, option in options.items():
-        yield f"  {name} = {default(name, repr)}; {option['expected']}"
-        yield textwrap.fill(
-            option["meaning"][0].upper() + option["meaning"][1:] + ".",
-            _WIDTH, initial_indent="      ", subsequent_indent="      ",
-        )  # fmt: skip
+    for name, field in options.items():
+        yield f"  {name} = {default(name, repr)}; {field['expected']}"
+        meaning = field["meaning"][0].upper() + field["meaning"][1:] + "."
+        yield textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
 def _by_preset(values: Mapping[str, Any], show: Any) -> str:

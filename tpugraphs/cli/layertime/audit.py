@@ -5,8 +5,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option
 from tpugraphs.cli.layertime import shared
 
 
@@ -25,5 +24,5 @@ def run(args: Args) -> int:
     """Audit the tables; the exit code is 1 if a level shifts."""
     kind = shared.kind_of(args.table, args.kind)
     found = tg.layertime.audit(shared.tables(args), kind, shared.device(args.device))
-    common.emit(args, found.to_dict(), str(found))
+    emit(args, found.to_dict(), str(found))
     return 1 if found.shifted else 0

@@ -5,8 +5,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, remark, say
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system.words import counted
 
@@ -34,12 +33,12 @@ def run(args: Args) -> None:
     for name, rows in table.by_device():
         left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # leave-one-out errors
         was, now = float(before[rows].mean()), float(left.mean())
-        common.say(
+        say(
             args,
             f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * was:.1f} % before, "
             f"{100 * now:.1f} % after, each layer predicted from the others",
         )
         found = {"device": name, "layers": int(rows.sum())}
         results.append({**found, "mean_error_before": was, "mean_error_after": now})
-    common.remark(args, f"wrote {args.out}")
-    common.emit(args, {"out": args.out, "kind": model.kind, "devices": results})
+    remark(args, f"wrote {args.out}")
+    emit(args, {"out": args.out, "kind": model.kind, "devices": results})

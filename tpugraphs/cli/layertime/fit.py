@@ -11,8 +11,7 @@ import shlex
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, parse_fields, remark, say
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system import counted, few, tables
 
@@ -41,14 +40,14 @@ def run(args: Args) -> None:
     """Fit, judge and save."""
     shared.check_name(args.out, ".safetensors")
     kind = shared.kind_of(args.table, args.kind)
-    model = tg.layertime.LayerTimeModel(kind, args.method, args.seed, **common.parse_fields(args.set))
+    model = tg.layertime.LayerTimeModel(kind, args.method, args.seed, **parse_fields(args.set))
     table = tg.layertime.read_table(shared.tables(args), kind, shared.device(args.device))
     unseen = None
     if args.held_out != 0:
         table, unseen = tg.layertime.unseen_layers(table, args.held_out, args.seed)
     names = [name for name, _ in table.by_device()]
     learning = f"learning from {counted(len(table), 'layer')} on {few(names, 4)}"
-    common.remark(args, f"{kind}, {args.method}: {learning}")
+    remark(args, f"{kind}, {args.method}: {learning}")
     model.fit(table)
     model.save(args.out)
     judged = [] if unseen is None else _judged(model, unseen)
@@ -57,11 +56,11 @@ def run(args: Args) -> None:
             [device, f"{layers:,}", *(f"{100 * share:.1f}" for share in shares)]
             for device, layers, *shares in (line.values() for line in judged)
         ]
-        common.say(args, tables.text("on held-out layers:", _HEADS, cells))
+        say(args, tables.text("on held-out layers:", _HEADS, cells))
     todo = f"predict {args.out} TABLE --device {shlex.quote(names[0])}"
-    common.remark(args, f"wrote {args.out}; next: tpugraphs layertime {todo}")
+    remark(args, f"wrote {args.out}; next: tpugraphs layertime {todo}")
     result = {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
-    common.emit(args, result)
+    emit(args, result)
 
 
 def _judged(model: tg.layertime.LayerTimeModel, table: tg.layertime.LayerTable) -> list[dict[str, Any]]:

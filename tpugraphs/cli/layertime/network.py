@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option, whole
+from tpugraphs.cli.common import Args, Parser, chosen, emit, option, stdin, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import tables
@@ -68,9 +67,9 @@ def run(args: Args) -> None:
             if model.kind in models:
                 raise ConfigError(f"{name}: a second model of kind {model.kind!r}; give one of each kind")
             models[model.kind] = model
-    layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
-    how = common.chosen(args, "step_ms", "layer_ms", "replicas", "factor", "link_gbps", "latency_ms")
-    how |= common.chosen(args, "overlap", "level", "without")
+    layers = tg.layertime.read_layers(stdin(args, args.layers), sizes=dict(map(_size, args.size)))
+    how = chosen(args, "step_ms", "layer_ms", "replicas", "factor", "link_gbps", "latency_ms")
+    how |= chosen(args, "overlap", "level", "without")
     where = shared.device(args.device)
     estimate = tg.layertime.network_time(models, layers, args.batch_size, args.optimizer, where, **how)
     lines, spans = [_text(estimate)], {}
@@ -79,7 +78,7 @@ def run(args: Args) -> None:
     if args.epochs is not None:
         spans["run_s"] = estimate.run_s(args.samples, args.epochs)
     lines += [f"{name.removesuffix('_s')}: {_time(seconds)}" for name, seconds in spans.items()]
-    common.emit(args, _result(estimate) | spans, "\n".join(lines))
+    emit(args, _result(estimate) | spans, "\n".join(lines))
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, remark, stdin
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -44,15 +43,15 @@ def run(args: Args) -> None:
     if (args.table is None) == (not args.layer):
         raise ConfigError("expected TABLE or --layer, one of them")
     model, where = shared.open_model(args)
-    source = common.stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
+    source = stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
     columns = _predicted(model, table, args.level)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    common.emit(args, rows)
+    emit(args, rows)
     if args.out != "-" or not args.json:
         shared.write_csv(args.out, columns)
     if args.out != "-":
-        common.remark(args, f"wrote {counted(len(table), 'layer')} to {args.out}")
+        remark(args, f"wrote {counted(len(table), 'layer')} to {args.out}")
 
 
 def _predicted(model: LayerTimeModel, table: LayerTable, level: float | None) -> dict[str, list[Any]]:

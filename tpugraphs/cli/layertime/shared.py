@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, check_writable, option, stdin, text_file
 from tpugraphs.errors import ConfigError
 from tpugraphs.system import check_choice
 
@@ -145,12 +144,12 @@ def check_name(path: str, suffix: str) -> None:
         return
     if not path.endswith(suffix):
         raise ConfigError(f"--out {path}: expected a name that ends in {suffix}")
-    common.check_writable(path)
+    check_writable(path)
 
 
 def write_csv(path: str, columns: dict[str, Any]) -> None:
     """Write columns of one length to a file, or to standard output as ``-``."""
-    with common.text_file(path) as file:
+    with text_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
@@ -158,4 +157,4 @@ def write_csv(path: str, columns: dict[str, Any]) -> None:
 
 def tables(args: Args) -> list[Any]:
     """Return the sources of TABLE: paths, and standard input for ``-``."""
-    return [common.stdin(args, path) for path in args.table]
+    return [stdin(args, path) for path in args.table]

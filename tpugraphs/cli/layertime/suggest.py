@@ -5,8 +5,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option, whole
+from tpugraphs.cli.common import Args, Parser, emit, option, remark, stdin, whole
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.words import counted
@@ -34,7 +33,7 @@ def run(args: Args) -> None:
     if args.source is not None and args.training is not None:
         raise ConfigError("--training and --forward are for layers that are drawn, without --from")
     model, where = shared.open_model(args)
-    source = common.stdin(args, args.source)
+    source = stdin(args, args.source)
     if source is None:
         from tpugraphs.layertime.measuring import draw
 
@@ -45,7 +44,7 @@ def run(args: Args) -> None:
     if not (args.json and args.out == "-"):
         shared.write_csv(args.out, columns)
     if args.out != "-":
-        common.remark(args, f"wrote {args.count} of {counted(len(table), 'layer')} to {args.out}")
+        remark(args, f"wrote {args.count} of {counted(len(table), 'layer')} to {args.out}")
         todo = f"measure {model.kind} --layers {args.out} --out {model.kind}_next.csv"
-        common.remark(args, f"next: tpugraphs layertime {todo}")
-    common.emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})
+        remark(args, f"next: tpugraphs layertime {todo}")
+    emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})

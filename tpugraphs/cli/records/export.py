@@ -6,8 +6,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, check_writable, emit, option, remark
 from tpugraphs.cli.records import shared
 from tpugraphs.system.words import counted
 
@@ -21,8 +20,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: Args) -> None:
     """Read, and write."""
-    common.check_writable(args.out)
+    check_writable(args.out)
     found = shared.read(args)
     tg.records.write(args.out, found, args.format)
-    common.emit(args, {"file": args.out, "records": len(found)})
-    common.remark(args, f"wrote {counted(len(found), 'record')} to {args.out}")
+    emit(args, {"file": args.out, "records": len(found)})
+    remark(args, f"wrote {counted(len(found), 'record')} to {args.out}")

@@ -5,8 +5,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option, remark
 from tpugraphs.cli.records import shared
 from tpugraphs.system.words import counted
 
@@ -21,5 +20,5 @@ def add_arguments(parser: Parser) -> None:
 def run(args: Args) -> None:
     """Merge, and count."""
     merged = tg.records.merge(args.out, args.file, args.format)
-    common.emit(args, {"file": args.out, "records": len(merged)})
-    common.remark(args, f"wrote {counted(len(merged), 'record')} to {args.out}")
+    emit(args, {"file": args.out, "records": len(merged)})
+    remark(args, f"wrote {counted(len(merged), 'record')} to {args.out}")

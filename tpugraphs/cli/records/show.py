@@ -6,8 +6,7 @@ example:
 """
 
 import tpugraphs as tg
-from tpugraphs.cli import common
-from tpugraphs.cli.common import Args, Parser, option
+from tpugraphs.cli.common import Args, Parser, emit, option
 from tpugraphs.cli.records import shared
 from tpugraphs.system.tables import text
 
@@ -32,5 +31,4 @@ def run(args: Args) -> None:
             " ".join(f"{name}={value}" for name, value in (one["config"] or {}).items()) or "-",
         ])  # fmt: skip
     heads = ["problem", "device", "records", "configs", "failed", "best", "spread", "best config"]
-    common.say(args, text("", heads, lines) if lines else "no records")
-    common.emit(args, found)
+    emit(args, found, text("", heads, lines) if lines else "no records")
