@@ -31,17 +31,9 @@ _WORDS = {"True": True, "False": False, "": math.nan}  # as Python writes them
 _NO_TIME = ("none", "nan", "inf", "-inf", "infinity", "-infinity")
 
 
-class _Named(io.BytesIO):
-    """Bytes of a file, with its name for messages."""
-
-    name = ""
-
-
 def read_csv(raw: bytes, path: str) -> Iterator[Record]:
     """Return the records of a CSV file: Helion's log, or a table of parameters with a column ``runtime``."""
-    file = _Named(raw)
-    file.name = path
-    columns = csv_columns(file)
+    columns = csv_columns(io.BytesIO(raw), path=path)
     helion = columns.keys() >= {"status", "perf_ms", "config"}
     texts = columns if helion else _TEXTS if "runtimes" in columns else _FIELDS[:3]
     parts = {name: part if name in texts else list(map(_value, part)) for name, part in columns.items()}

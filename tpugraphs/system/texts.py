@@ -45,11 +45,12 @@ def parsed(raw: bytes | str, parse_constant: Callable[[str], Any] | None = None)
 
 
 def csv_columns(
-    source: Any, wanted: Collection[str] | None = None, most: int = MOST_BYTES
+    source: Any, wanted: Collection[str] | None = None, most: int = MOST_BYTES, path: str = ""
 ) -> dict[str, list[str]]:
     """Read the columns of a CSV file in UTF-8, block by block; a Path may be compressed (``.gz``).
 
-    Columns that are not `wanted` are as long as the others, and empty. By default all are wanted.
+    Columns that are not `wanted` are as long as the others, and empty. By default all are wanted. Errors name
+    the `path`, by default that of the source.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def csv_columns(
         The file is damaged, has no rows, rows of different lengths or two columns of one name, or takes more
         than `most` bytes of memory.
     """
-    path, count, taken = name_of(source), 0, 0
+    path, count, taken = path or name_of(source), 0, 0
     packed = isinstance(source, Path) and source.suffix == ".gz"
     try:
         with gzip.open(source) if packed else opened(source) as file, closing(_rows(file, path)) as rows:
