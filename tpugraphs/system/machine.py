@@ -77,9 +77,8 @@ def busy(seconds: float = 0.2) -> float | None:
     before = ticks()
     time.sleep(seconds)
     spent = [now - then for now, then in zip(ticks(), before, strict=True)]
-    return (
-        None if sum(spent) <= 0 else round(1 - (spent[3] + spent[4]) / sum(spent), 3)
-    )  # idle, and waiting for disks
+    idle = sum(spent[3:5])  # idle, and waiting for disks
+    return None if sum(spent) <= 0 else round(1 - idle / sum(spent), 3)
 
 
 def keep_memory() -> bool:
