@@ -80,14 +80,14 @@ def fail(
 
 
 @contextmanager
-def sound(path: _Path, field: str, expected: str, todo: str = LATER) -> Iterator[None]:
+def sound(path: _Path, field: str, expected: str) -> Iterator[None]:
     """Raise CheckpointError for `field` where the block refuses what it makes of the file."""
     try:
         yield
     except CheckpointError:
         raise
     except (TypeError, ValueError, KeyError) as error:
-        raise fail(path, field, expected, str(error)[:300], todo) from None
+        raise fail(path, field, expected, str(error)[:300], LATER) from None
 
 
 def read(path: _Path, *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

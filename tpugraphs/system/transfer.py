@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -35,6 +36,10 @@ _VALIDATOR = re.compile(r"(?!W/)[ -~]{1,1000}")  # a strong ETag or a date, whic
 Done = TypeVar("Done")
 Progress = Callable[[int, int | None], None]
 Notice = Callable[[str], None]
+
+
+def _ignored(*_: object) -> None:
+    """Take the place of a progress or notice that nobody wants."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def _repeat(
             time.sleep(pause)
 
 
-def probe(url: str, retries: Retries, notice: Notice = lambda text: None) -> Remote:
+def probe(url: str, retries: Retries, notice: Notice = _ignored) -> Remote:
     """Ask about a file, without downloading it. Raises DataError if it is missing, or no answer comes."""
 
     def ask() -> Remote:
@@ -191,11 +196,7 @@ def on_disk(target: Path) -> int:
 
 
 def fetch(
-    url: str,
-    target: Path,
-    retries: Retries,
-    progress: Progress = lambda done, total: None,
-    notice: Notice = lambda text: None,
+    url: str, target: Path, retries: Retries, progress: Progress = _ignored, notice: Notice = _ignored
 ) -> None:
     """Download a file, which appears as `target` when it is complete; resume what an earlier call left.
 
@@ -206,9 +207,7 @@ def fetch(
     part, state = (target.with_name(target.name + suffix) for suffix in (".part", ".json"))
     part.parent.mkdir(parents=True, exist_ok=True)
 
-    def attempt() -> None:
-        _attempt(url, part, state, retries.timeout, progress, notice)
-
+    attempt = partial(_attempt, url, part, state, retries.timeout, progress, notice)
     _repeat(url, attempt, retries, notice, part)
     with open(part, "rb") as file:
         os.fsync(file.fileno())
