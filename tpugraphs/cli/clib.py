@@ -27,9 +27,8 @@ def run(args: Args) -> None:
     """Run `make install` of the sources in this package, in a folder that is removed again."""
     sources = PACKED if PACKED.is_dir() else PACKED.parents[1]
     if not (sources / "include" / "tpugraphs.h").is_file():
-        raise ConfigError(
-            f"{sources}: no sources of the library here; install tpugraphs from a wheel, or from a checkout"
-        )
+        todo = "install tpugraphs from a wheel, or from a checkout"
+        raise ConfigError(f"{sources}: no sources of the library here; {todo}")
     prefix = Path(args.prefix).expanduser().absolute()
     with tempfile.TemporaryDirectory() as folder:
         command = ["make", "-s", "-C", str(sources), f"-j{os.cpu_count()}", "install"]

@@ -102,9 +102,8 @@ def _folds(args: Args) -> list[tg.ranker.Fold]:
         raise ConfigError("--least goes with --hold-out graphs")
     if by == "splits":
         if not whole or args.folds is not None:
-            raise ConfigError(
-                "--hold-out splits takes whole collections such as layout:xla:cpu, and no --folds"
-            )
+            expected = "whole collections such as layout:xla:cpu, and no --folds"
+            raise ConfigError(f"--hold-out splits takes {expected}")
         train, valid, test = [common.open_graphs(args.data, args, split) for split in SPLITS]
         return [tg.ranker.Fold(" ".join(args.data), train, valid, test)]
     graphs = common.open_graphs(args.data, args, "train")

@@ -23,8 +23,7 @@ def add_arguments(parser: Parser) -> None:
     meaning = "command to measure; {name} is the value of a parameter, {tmp} a folder, {{ and }} are braces"
     option(parser, "--command LINE", meaning, dest="line_to_run")
     option(parser, "--build LINE", "command that comes first and is not measured, such as a compiler's")
-    meaning = "parameters and constraints: TOML, or JSON of Kernel Tuner or T1"
-    option(parser, "--space FILE", meaning)
+    option(parser, "--space FILE", "parameters and constraints: TOML, or JSON of Kernel Tuner or T1")
     meaning = "evaluations, or a time as 90s, 5m or 2h, or 'until no gain'"
     option(parser, "--budget BUDGET", f"{meaning} (default: 100, of a program 10)")
     meaning = (
@@ -48,8 +47,7 @@ def add_arguments(parser: Parser) -> None:
     meaning = "rounds in which the best and the default are measured again, 0 for none"
     option(parser, "--confirm N", meaning, type=whole(0, 1000), default=5)
     option(parser, "--out FILE", "write the result as JSON")
-    meaning = "of a program, leave out an option, such as fast_math, or memory"
-    option(parser, "--without OPTION ...", meaning)
+    option(parser, "--without OPTION ...", "of a program, leave out an option, such as fast_math, or memory")
     option(parser, "--tolerance ERROR", "of a program, largest relative error of an output", type=float)
     option(parser, "--seed")
 
@@ -69,9 +67,8 @@ def _command(args: Args) -> Any:
     """Tune the parameters of a command."""
     for name, value in (("--command", args.line_to_run), ("--space", args.space)):
         if value is None:
-            raise ConfigError(
-                f"{name}: expected with a command to tune, or FILE.py:FUNCTION instead, found none"
-            )
+            expected = "with a command to tune, or FILE.py:FUNCTION instead"
+            raise ConfigError(f"{name}: expected {expected}, found none")
     space = tg.Space.read(args.space)
     how = common.chosen(args, "build", "metric", "repeats")
     measure: Any = tg.tuning.Command(args.line_to_run, names=space.names, **how)
@@ -87,8 +84,8 @@ def _command(args: Args) -> Any:
 
 def _program(args: Args) -> Any:
     """Tune a function of JAX."""
-    given = {"--command": args.line_to_run, "--space": args.space, "--build": args.build}
-    given["--executor"] = args.executor
+    given = {"--command": args.line_to_run, "--space": args.space}
+    given |= {"--build": args.build, "--executor": args.executor}
     if wrong := [name for name, value in given.items() if value is not None]:
         raise ConfigError(f"{wrong[0]}: expected without FILE.py:FUNCTION")
     name, (fn, arguments) = built(args.program)

@@ -65,9 +65,8 @@ def device(text: str | None) -> str | tg.layertime.Device | None:
     for part in figures.split(","):
         figure, equals, value = map(str.strip, part.partition("="))
         if figure not in FIGURES or not equals:
-            raise ConfigError(
-                f"--device {text}: expected {', '.join(f'{name}=X' for name in FIGURES)}; found {part!r}"
-            )
+            expected = ", ".join(f"{figure}=X" for figure in FIGURES)
+            raise ConfigError(f"--device {text}: expected {expected}; found {part!r}")
         try:
             found[figure] = float(value)
         except ValueError:
@@ -93,10 +92,8 @@ def kind_of(paths: Sequence[str], given: str | None) -> str:
     kinds = tg.layertime.KINDS
     found = [next((word for word in line if word in kinds), None) for line in words]
     if None in found:
-        path = paths[found.index(None)]
-        raise ConfigError(
-            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(kinds)}"
-        )
+        path, todo = paths[found.index(None)], f"say it by --kind, one of {', '.join(kinds)}"
+        raise ConfigError(f"{path}: no kind of layers in the name; {todo}")
     if len(set(found)) > 1:
         raise ConfigError(f"files of several kinds: {', '.join(map(str, found))}; fit a model of each")
     return str(found[0])
@@ -129,9 +126,8 @@ def open_model(args: Args) -> tuple[tg.layertime.LayerTimeModel, str | tg.layert
     """
     models = models_of(args.model)
     if len(models) > 1:
-        raise ConfigError(
-            f"{args.model}: {len(models)} models; name one, such as {args.model}/{models[0].kind}"
-        )
+        such = f"{args.model}/{models[0].kind}"
+        raise ConfigError(f"{args.model}: {len(models)} models; name one, such as {such}")
     return models[0], device(args.device)
 
 
