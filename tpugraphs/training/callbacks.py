@@ -345,21 +345,20 @@ class RunningFit:
 
     def _log(self, event: str, *args: Any) -> None:
         """Log an event of the callbacks."""
-        if not log.isEnabledFor(logging.DEBUG if event == "on_step" else logging.INFO):
+        level = logging.DEBUG if event == "on_step" else logging.INFO
+        if not log.isEnabledFor(level):
             return
         who = f"fit of {getattr(self.ranker, 'recipe', '?')}, seed {getattr(self.ranker, 'seed', '?')}"
-        h = self.history
-        loss = f"loss {h.loss[-1]:.6g}" if h.loss else "no loss yet"
-        if event == "on_fit_begin":
-            log.info("%s: begins at step %d of %d", who, self.step, self.total)
-        elif event == "on_step":
-            log.debug("%s: step %d of %d, %s", who, self.step, self.total, loss)
-        elif event == "on_evaluate":
-            log.info("%s: step %d of %d, %s, %s %.6g", who, self.step, self.total, loss, h.metric, *args)
-        elif event == "on_fit_end":
+        h, at = self.history, f"step {self.step} of {self.total}"
+        text = f"begins at {at}"
+        if event != "on_fit_begin":
+            text = f"{at}, loss {h.loss[-1]:.6g}" if h.loss else f"{at}, no loss yet"
+        if event == "on_evaluate":
+            text += f", {h.metric} {args[0]:.6g}"
+        if event == "on_fit_end":
             best = "" if h.best_metric is None else f", best {h.metric} {h.best_metric:.6g}"
-            why = "interrupted" if h.interrupted else h.stopped or "done"
-            log.info("%s: %s after step %d of %d, %s%s", who, why, self.step, self.total, loss, best)
+            text = f"{'interrupted' if h.interrupted else h.stopped or 'done'} after {text}{best}"
+        log.log(level, "%s: %s", who, text)
 
 
 class EarlyStopping(Callback):

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,10 +150,8 @@ def _check_losses(terms: Sequence[Mapping[str, Any]]) -> None:
 
 def _first_matches(patterns: Sequence[Mapping[str, Any]], layout: Layout) -> list[int | None]:
     """Return the number of the first pattern that matches each parameter, None where none does."""
-    return [
-        next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
-        for name, _, _ in layout
-    ]
+    numbered = list(enumerate(patterns))
+    return [next((i for i, p in numbered if fnmatchcase(name, p["match"])), None) for name, _, _ in layout]
 
 
 def _unmatched(pattern: Any, layout: Layout) -> str:
@@ -160,9 +159,8 @@ def _unmatched(pattern: Any, layout: Layout) -> str:
     names = [name for name, _, _ in layout]
     near = difflib.get_close_matches(pattern, names, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return (
-        f"{pattern!r} matches no parameter that an earlier pattern left{hint}; there are {', '.join(names)}"
-    )
+    text = f"{pattern!r} matches no parameter that an earlier pattern left{hint}"
+    return f"{text}; there are {', '.join(names)}"
 
 
 class Tuning:
@@ -209,15 +207,11 @@ class Tuning:
             if i not in found:
                 what = "freeze" if i < count else "groups"
                 raise ConfigError(f"{what}: {_unmatched(pattern['match'], layout)}")
-        if all(i is not None and i < count for i in found):
-            raise ConfigError(
-                "freeze: expected some parameter to be left to train, got patterns of all of them"
-            )
-        return [
-            (begin, begin + math.prod(shape))
-            for (_, begin, shape), i in zip(layout, found, strict=True)
-            if i is not None and i < count
-        ]
+        still = [i is not None and i < count for i in found]
+        if all(still):
+            expected = "some parameter to be left to train"
+            raise ConfigError(f"freeze: expected {expected}, got patterns of all of them")
+        return [(begin, begin + math.prod(shape)) for _, begin, shape in compress(layout, still)]
 
 
 def _checked(group: Mapping[str, Any]) -> dict[str, Any]:
