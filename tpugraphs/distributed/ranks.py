@@ -243,12 +243,13 @@ class Ranks:
 
     Parameters
     ----------
-    comm : CommunicatorLike
-        Between them.
+    comm : CommunicatorLike or None
+        Between them; None: this process works alone, and has nobody to agree with.
     """
 
-    def __init__(self, comm: CommunicatorLike) -> None:
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+    def __init__(self, comm: CommunicatorLike | None) -> None:
+        self.alone, self.comm = comm is None, SingleCommunicator() if comm is None else comm
+        self.rank, self.size = self.comm.rank, self.comm.size
 
     def share(self, count: int, rank: int | None = None) -> range:
         """Return which of `count` units a rank works on: neighbours."""
@@ -317,6 +318,8 @@ class Ranks:
             The first that differs, and on which rank.
         """
         text = b""
+        if self.alone:
+            return
 
         def hashed() -> bytes:
             nonlocal text

@@ -3,7 +3,8 @@
 from tpugraphs.data.splits import split_configs
 from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
 from tpugraphs.training.callbacks import Callback, EarlyStopping, History, LiveCurve
-from tpugraphs.training.fit import CHECKPOINT, Fit
+from tpugraphs.training.checkpoint import CHECKPOINT
+from tpugraphs.training.fit import Fit
 
 __all__ = [
     "CHECKPOINT", "Callback", "EarlyStopping", "Fit", "History", "LiveCurve", "learning_rate",

@@ -8,16 +8,14 @@ ends with the same bits as one that was never stopped.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,35 +23,21 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data.graph import SampleWeight
-from tpugraphs.data.identity import digest
 from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError, printable
+from tpugraphs.errors import ConfigError, DataError, Error, NotFiniteError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
 from tpugraphs.network.network import Network
-from tpugraphs.preprocess.pipeline import Pipeline
-from tpugraphs.recipes import plain
-from tpugraphs.recipes.declared import plain_value
-from tpugraphs.recipes.functions import function_name
-from tpugraphs.system import Interrupts, Progress, counted, files, tensorfile, wanted
-from tpugraphs.system.arguments import check_type, is_number
+from tpugraphs.system import Interrupts, Progress, counted, files, wanted
+from tpugraphs.system.arguments import check_type
+from tpugraphs.training import checkpoint
 from tpugraphs.training.callbacks import Callback, History, RunningFit
+from tpugraphs.training.checkpoint import CHECKPOINT
 from tpugraphs.training.optimizer import Average, Optimizer, Tuning
 from tpugraphs.training.sharing import Fresh, SharedStep
 from tpugraphs.training.trainset import TrainingSet
 
-#: Name of the file with the state of a fit, in its folder of checkpoints.
-CHECKPOINT = "checkpoint.safetensors"
 _VISIT_FIELDS = ("configs", "graph_sampling", "config_sampling", "close", "config_temperature")
-# Of a history in a checkpoint: lists, and entries of the metadata with their types.
-_CURVES = {"valid_steps": np.int64} | dict.fromkeys(("loss", "learning_rate", "valid_metric"), np.float64)
-_FACTS: dict[str, Any] = {
-    "best_step": (int, NoneType),
-    "seconds": (float, int),
-    "stopped": (str, NoneType),
-    "skipped": dict,
-}
-_LONGEST = 1e12  # seconds of a fit
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
 
@@ -112,11 +96,8 @@ def locked_folder(
 
     Of several ranks the first one writes.
     """
-    if checkpoint_dir is None:
-        yield None
-        return
-    folder = files.absolute(checkpoint_dir)
-    if communicator is not None and communicator.rank > 0:
+    folder = None if checkpoint_dir is None else files.absolute(checkpoint_dir)
+    if folder is None or (communicator is not None and communicator.rank > 0):
         yield folder
         return
     os.makedirs(folder, exist_ok=True)
@@ -157,19 +138,20 @@ class Fit(RunningFit):
         network.learnt_from = frozenset(data.known)
         network.follow()
         self.model = network.model
-        self.ranks = None if how.communicator is None else Ranks(how.communicator)
+        self.ranks = Ranks(how.communicator)
         if how.init is not None:
             self.model.params[:] = how.init.network.model.params
         self.optimizer = Optimizer(network, how.tuning)
-        if self.ranks is not None:
-            self.shared = SharedStep(self.ranks, self.optimizer.units, self.model.params.size)
+        size = self.model.params.size
+        self.shared = None if how.communicator is None else SharedStep(self.ranks, self.optimizer.units, size)
         self.segments = _core.Segments(float(self.fields.segment_keep), self.seed)
         self.checkpoint_every = how.checkpoint_every
-        self.verbose, self.valid = wanted(how.verbose), data.valid
+        self.verbose, self.valid = wanted(how.verbose) and self.ranks.rank == 0, data.valid
         f, self.per_step = self.fields, self.fields.slates * self.fields.accumulate  # visits
         sampling = {name: getattr(f, name) for name in _VISIT_FIELDS}
         # if no graph can be trained on, the first visit says why
-        self.visits = _core.Visits(np.array(data.counts, np.int64), self.seed, each=self.per_step, **sampling)
+        counts = np.array([one.configs for one in data.looked], np.int64)
+        self.visits = _core.Visits(counts, self.seed, each=self.per_step, **sampling)
         epoch = self.visits.epoch
         total = how.steps or -(-int(how.epochs or 1) * epoch // self.per_step)
         self.evaluate_every = f.evaluate_every or -(-epoch // self.per_step)
@@ -180,37 +162,15 @@ class Fit(RunningFit):
         self.average = Average(f, self.total)
         self.best: NDArray[np.float32] | None = None
         self.path = None if folder is None else os.path.join(folder, CHECKPOINT)
-        self.writes = self.path is not None and (self.ranks is None or self.ranks.rank == 0)
-        if self.path is not None and self.writes:
-            files.remove_unfinished(self.path)
-        self.identity = self._identity(how)
-        if self.ranks is not None:
-            self.verbose = self.verbose and self.ranks.rank == 0
-            self.ranks.agree(self.facts)
+        self.written = self.path if self.ranks.rank == 0 else None  # by the first rank
+        if self.written is not None:
+            files.remove_unfinished(self.written)
+        self.identity = checkpoint.identity(self, how)
+        self.ranks.agree(self.facts)
 
     def facts(self) -> dict[str, Any]:
         """Return graphs, fields and options that must be equal on all ranks."""
         return {**self.data.contents(), **self.identity}
-
-    def _identity(self, how: FitOptions) -> dict[str, Any]:
-        """Return the entries that a checkpoint must match before a fit resumes from it."""
-        network, extra, init = self.network, self.network.pipeline.extra, how.init
-        # what name and fields of a custom recipe do not fix
-        model = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
-        return {
-            "recipe": network.recipe.name,
-            "seed": self.seed,
-            "precision": network.precision,
-            **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
-            "total steps": self.total,
-            **self.data.hashes,
-            **({} if self.ranks is None else {"gradients": "by slate, balanced"}),
-            **({} if extra is None else {"extra": function_name(extra)}),
-            **({} if init is None else {"init": digest([init.network.model.params])}),
-            "model": digest([json.dumps(plain_value(model))], 8),
-            **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
-            "callbacks": [type(callback).__name__ for callback in self.callbacks],
-        }
 
     # The loop
 
@@ -254,9 +214,8 @@ class Fit(RunningFit):
         """
         with self._timed("seconds"):
             if self.path is not None and os.path.exists(self.path):
-                self._resume(self.path)
-            if self.ranks is not None:
-                self.ranks.agree(lambda: {"the step of the checkpoint": self.step})
+                checkpoint.restore(self, self.path)
+            self.ranks.agree(lambda: {"the step of the checkpoint": self.step})
             self.notify("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
@@ -274,16 +233,16 @@ class Fit(RunningFit):
             False at the end, where no step is taken.
         """
         self.finished = self.step == self.total or self.history.stopped is not None
-        going = not self.finished and (self.ranks is not None or not interrupts.pressed)
+        going = not self.finished and (self.shared is not None or not interrupts.pressed)
         if going:
             with self._timed("seconds"):
                 self._train_step(interrupts)
                 self.notify("on_step")
                 self._evaluate_if_due(interrupts)
         due = self.step % self.checkpoint_every == 0 if going else self.finished
-        if self.path is not None and self.writes and due:
+        if self.written is not None and due:
             with self._timed("seconds"):
-                self._save(self.path)
+                checkpoint.write(self, self.written)
         return going
 
     def end(self, interrupted: bool) -> None:
@@ -296,8 +255,8 @@ class Fit(RunningFit):
         """
         if interrupted and not self.finished:
             self.history.interrupted = True
-            if self.path is not None and self.writes:
-                self._save(self.path)
+            if self.written is not None:
+                checkpoint.write(self, self.written)
         self._restore_best()
         self._warn_of_divergence()
         self.notify("on_fit_end")
@@ -312,12 +271,13 @@ class Fit(RunningFit):
         finally:
             setattr(self.history, clock, getattr(self.history, clock) + time.monotonic() - began)
 
-    def _armed(self, interrupts: Interrupts, clock: str, work: Callable[[], Any], armed: bool = True) -> Any:
-        """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
+    @contextmanager
+    def _armed(self, interrupts: Interrupts, clock: str, armed: bool = True) -> Iterator[None]:
+        """Allow Ctrl-C to interrupt the block at once: the core then leaves everything unchanged."""
         with self._timed(clock):
             try:
                 interrupts.armed = armed
-                return work()
+                yield
             finally:
                 interrupts.armed = False
 
@@ -356,7 +316,7 @@ class Fit(RunningFit):
 
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit = self.step + 1, self.visit
-        parts = int(self.fields.accumulate) if self.ranks is None else self.optimizer.units
+        parts = int(self.fields.accumulate) if self.shared is None else self.optimizer.units
         rate = schedules.rate(number, self.total, self.fields)
         losses: list[float] = []
         norms: list[float] = []
@@ -364,7 +324,7 @@ class Fit(RunningFit):
         graphs: list[int] = []
         each = self.per_step // parts
         try:
-            if self.ranks is None:
+            if self.shared is None:
                 for part in range(parts):
                     visited = [self._next_slate() for _ in range(each)]
                     losses.append(self._part(interrupts, number, visited, (part, parts)))
@@ -381,8 +341,8 @@ class Fit(RunningFit):
 
                 work = [sum(self.data.sizes[index] for _, index in one) for one in units]
                 losses, fresh = self.shared.take(work, unit, self.network.trainer.grads, interrupts.check)
-            update = functools.partial(self.optimizer.update, number, rate, norms)
-            self._in_core(interrupts, graphs, update, self.ranks is None)  # ranks stop in an exchange
+            with self._in_core(interrupts, graphs, self.shared is None):  # ranks stop in an exchange
+                self.optimizer.update(number, rate, norms)
         except KeyboardInterrupt:
             interrupts.pressed = True
             if not norms:
@@ -402,9 +362,8 @@ class Fit(RunningFit):
         """Return the loss of a part of a step, and add its gradients to those of earlier parts."""
         if interrupts.pressed and part[0] > 0:
             raise KeyboardInterrupt
-        add = functools.partial(self.optimizer.gradients, number, [slate for _, slate in visited], part)
-        loss: float = self._in_core(interrupts, [index for index, _ in visited], add)
-        return loss
+        with self._in_core(interrupts, [index for index, _ in visited]):
+            return self.optimizer.gradients(number, [slate for _, slate in visited], part)
 
     def _fresh(self, visited: Sequence[Visited]) -> list[Fresh]:
         """Return the scores of segments that were just trained."""
@@ -414,25 +373,24 @@ class Fit(RunningFit):
             for (index, (prepared, rows, segment, _)), scores in pairs if segment is not None
         ]  # fmt: skip
 
-    def _in_core(
-        self, interrupts: Interrupts, graphs: Sequence[int], work: Callable[[], Any], armed: bool = True
-    ) -> Any:
-        """Return the result of a part of a step; explain what may go wrong with these graphs."""
+    @contextmanager
+    def _in_core(self, interrupts: Interrupts, graphs: Sequence[int], armed: bool = True) -> Iterator[None]:
+        """Let the block do a part of a step; explain what may go wrong with these graphs."""
         try:
-            return self._armed(interrupts, "step_seconds", work, armed)
+            with self._armed(interrupts, "step_seconds", armed):
+                yield
         except DataError as error:
             self._restore_best()
             names = ", ".join(dict.fromkeys(self.data.looked[index].name for index in graphs))
             if error.field == "values":
-                raise ConfigError(
-                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
-                    f"({error}); choose another target, or an offset of the loss"
-                ) from error
+                text = (
+                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take ({error})"
+                )
+                raise ConfigError(f"{text}; choose another target, or an offset of the loss") from error
             if not isinstance(error, NotFiniteError):
                 raise
-            raise Error(
-                f"training diverged at step {self.step + 1} on {names} ({error}); {self._calmer}"
-            ) from error
+            text = f"training diverged at step {self.step + 1} on {names} ({error})"
+            raise Error(f"{text}; {self._calmer}") from error
 
     @property
     def _calmer(self) -> str:
@@ -454,15 +412,12 @@ class Fit(RunningFit):
     def _judged(self, interrupts: Interrupts) -> float:
         """Return the mean metric of the current parameters over the validation graphs."""
 
-        def judge() -> NDArray[np.float64]:
-            return np.array(
-                [self.judge(scores, times) for _, scores, times in self.valid_scores()], np.float64
-            )
+        def judged() -> bytes:
+            with self._armed(interrupts, "evaluation_seconds"):
+                found = [self.judge(scores, times) for _, scores, times in self.valid_scores()]
+            return np.array(found, np.float64).tobytes()
 
-        judged = functools.partial(self._armed, interrupts, "evaluation_seconds", judge)
-        if self.ranks is None:
-            return float(np.mean(judged()))
-        found = self.ranks.exchange(lambda: judged().tobytes())
+        found = self.ranks.exchange(judged)
         return float(np.mean(np.frombuffer(b"".join(found))))
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
@@ -507,19 +462,14 @@ class Fit(RunningFit):
         with np.errstate(over="ignore"):  # a checkpoint may hold any numbers
             first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
         if 0 < first < last / _FAR:
-            warnings.warn(
-                f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
-                f"the last; {self._calmer}",
-                stacklevel=6,
-            )
+            grown = f"the loss was {first:.3g} in the first {some} steps and {last:.3g} in the last"
+            warnings.warn(f"training diverged: {grown}; {self._calmer}", stacklevel=6)
 
     def _warn(self) -> None:
-        warnings.warn(
-            f"interrupted after step {self.step} of {self.total}: the ranker has the "
-            f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
-            + ("; call fit again with the same checkpoint_dir to continue" if self.path is not None else ""),
-            stacklevel=5,
-        )
+        has = "best parameters so far" if self.best is not None else "parameters of that step"
+        todo = "; call fit again with the same checkpoint_dir to continue" if self.path is not None else ""
+        text = f"interrupted after step {self.step} of {self.total}: the ranker has the {has}{todo}"
+        warnings.warn(text, stacklevel=5)
 
     def _shown(self) -> dict[str, float]:
         """Return the values next to the progress bar."""
@@ -540,7 +490,7 @@ class Fit(RunningFit):
         """
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, CHECKPOINT)
-            self._save(path)
+            checkpoint.write(self, path)
             return Path(path).read_bytes()
 
     def adopt(self, state: bytes, interrupted: bool) -> None:
@@ -556,110 +506,6 @@ class Fit(RunningFit):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, CHECKPOINT)
             Path(path).write_bytes(state)
-            self._resume(path)
+            checkpoint.restore(self, path)
         self.finished = self.step == self.total or self.history.stopped is not None
         self.history.interrupted = interrupted and not self.finished
-
-    def _save(self, path: str) -> None:
-        history, pipeline = self.history, self.network.pipeline
-        metadata = {
-            **{name: getattr(history, name) for name in _FACTS},
-            "identity": self.identity,
-            "preprocessing": pipeline.steps,
-            "instruction_sets": self.instruction_sets,
-            "step": self.step,
-            "sampler": {"visit": self.visit},
-            "seconds_of": [history.step_seconds, history.evaluation_seconds],
-            "callbacks": [callback.state() for callback in self.callbacks],
-        }
-        optional = {"best_params": self.best, "average": self.average.value}
-        tensors = {
-            **{name: np.asarray(getattr(history, name), kind) for name, kind in _CURVES.items()},
-            **{name: array for name, array in optional.items() if array is not None},
-            **self.network.weights(),
-            **pipeline.tensors(),
-            **self.segments.tensors(),
-        }
-        tensorfile.write(path, "checkpoint", metadata, tensors)
-
-    def _resume(self, path: str) -> None:
-        metadata, tensors = tensorfile.read(path, "checkpoint")
-        entry = functools.partial(tensorfile.entry, path, metadata)
-        take = functools.partial(tensorfile.take, path, tensors)
-        self._compare(path, entry("identity", dict))
-
-        def check(fine: bool, name: str, expected: str, found: Any) -> None:
-            if not fine:
-                raise tensorfile.fail(path, name, expected, repr(found)[:80])
-
-        facts = {name: entry(name, kinds) for name, kinds in _FACTS.items()}
-        step, states = entry("step", int), entry("callbacks", list)
-        visit = tensorfile.entry(path, entry("sampler", dict), "visit", int)
-        sets = entry("instruction_sets", list) if "instruction_sets" in metadata else []  # a later addition
-        check(all(isinstance(name, str) for name in sets), "instruction_sets", "names", sets)
-        fits = 0 <= step <= self.total and len(states) == len(self.callbacks)
-        check(fits, "step", f"a step of {self.total}", step)
-        least = step * self.per_step
-        bound = 100 * (least + 1) * self.visits.period  # each visit too many costs time
-        most = bound if facts["skipped"] else least
-        after = f"{least} to {most} after {counted(step, 'step')}"
-        check(least <= visit <= most, "sampler.visit", after, visit)
-        spent = entry("seconds_of", list)
-        times = len(spent) == 2 and all(is_number(one, 0, _LONGEST) for one in spent)
-        check(times, "seconds_of", "two numbers", spent)
-        size = (self.network.num_parameters,)
-        arrays = {name: take(name, size, np.float32) for name in ("params", "moment1", "moment2")}
-        best = take("best_params", size, np.float32) if facts["best_step"] is not None else None
-        average = take("average", size, np.float64) if self.average.begun(step) else None
-        judged = np.size(tensors.get("valid_steps", ()))
-        lengths = {"valid_steps": judged, "valid_metric": judged}
-        curves = {n: take(n, (lengths.get(n, step),), kind).tolist() for n, kind in _CURVES.items()}
-        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
-        for name, mine in self.network.pipeline.tensors().items():
-            same = np.array_equal(mine, pipeline.tensors()[name])
-            check(same, name, "the constants of these graphs", "others")
-        try:
-            for callback, state in zip(self.callbacks, states, strict=True):
-                callback.restore(state)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise tensorfile.fail(path, "callbacks", "states of these callbacks", repr(error)[:80]) from error
-        self.segments.restore(path, tensors, len(self.data.graphs))
-        self.network.set_weights(arrays)
-        self.best, self.step, self.visit, self.average.value = best, step, visit, average
-        self.network.trained_steps, self.network.fitted = step, step > 0
-        history = self.history
-        history.skipped.update(facts.pop("skipped"))  # the dict of the graphs' set
-        vars(history).update(curves, **facts)
-        history.step_seconds, history.evaluation_seconds = map(float, spent)
-        self._note_instruction_sets(sets)
-
-    def _note_instruction_sets(self, before: list[str]) -> None:
-        """Warn if steps of the fit were taken with another instruction set: the last bits of sums differ."""
-        here = self.instruction_sets[-1]
-        self.instruction_sets = [*(name for name in before if name != here), here]
-        if before in ([], [here]):
-            return
-        same = len(before) == 1 and before[0] in _core.isa_levels()
-        theirs = printable(" and ".join(before))
-        warnings.warn(
-            f"the steps of this checkpoint were taken with the instruction set {theirs}, here {here} is in "
-            "use: the fit continues, but not with the bits of one that was never stopped"
-            + (f"; TPUGRAPHS_ISA={before[0]} keeps them" if same else ""),
-            stacklevel=7,
-        )
-
-    def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
-        defaults = {f"field {field.name}": field.default for field in fields(self.fields)}
-        mine = self.identity
-        theirs = {key: value for key, value in defaults.items() if key in mine} | dict(theirs)  # may be older
-        differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
-        if differ:
-            parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
-            raise CheckpointError(
-                f"this checkpoint belongs to another fit ({'; '.join(parts)}); "
-                "use another checkpoint_dir, or delete it to start again",
-                file=path,
-                field=differ[0],
-                found=repr(theirs.get(differ[0])),
-                expected=repr(mine.get(differ[0])),
-            )

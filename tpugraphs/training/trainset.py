@@ -216,7 +216,7 @@ class TrainingSet:
 
     def __init__(self, network: Network, pipeline: Pipeline, train: Any, valid: Any, how: FitOptions) -> None:
         self.pipeline, self.hashed, self.warned = pipeline, how.checkpoint_dir is not None, False
-        self.ranks = None if how.communicator is None else Ranks(how.communicator)
+        self.ranks = Ranks(how.communicator)
         self.skipped, self.looked, self.sizes = dict[str, str](), list[Looked](), dict[int, int]()
         self._slate = int(network.fields.configs)
         self._store, self._lock = _core.Store(CACHE_BYTES, MAPPED_BYTES), threading.Lock()
@@ -232,9 +232,8 @@ class TrainingSet:
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
         self._given = {"graphs to train on": self.graphs, "graphs to validate on": held}
-        if self.ranks is not None:
-            self.ranks.agree_on_bits(lambda: self._described)
-        if len(self.graphs) == 1 and self.ranks is None:
+        self.ranks.agree_on_bits(lambda: self._described)
+        if len(self.graphs) == 1 and self.ranks.alone:
             check_measured(self.graphs[0], pipeline.kind)
         self._look(learn=how.init is None)
         self.known.update(one.known for one in self.looked if one.why is None)
@@ -244,15 +243,10 @@ class TrainingSet:
             for name, parts in (("train", [one.content for one in self.looked] * self.hashed), ("valid", own))
         }
 
-    @property
-    def counts(self) -> list[int]:
-        """Configs of each graph that are trained on, 0 where none can be."""
-        return [one.configs for one in self.looked]
-
     def contents(self) -> dict[str, Any]:
         """Return digests of what is learnt from and validated on, for ranks to compare."""
         found = self._described | {"contents of graphs to train on": digest(sorted(self.known))}
-        if self.ranks is None:  # all are here
+        if self.ranks.alone:  # all are here
             valid = [digest([prepared.name, np.asarray(prepared.times)]) for prepared, _ in self.valid]
             found["contents of graphs to validate on"] = digest(valid)
         return found
@@ -273,7 +267,6 @@ class TrainingSet:
 
     def agree(self, indices: Iterable[int]) -> bool:
         """Prepare graphs that no rank has prepared yet, on all ranks; return whether all are of use."""
-        assert self.ranks is not None
         new = [index for index in dict.fromkeys(indices) if index not in self.sizes]
 
         def size(which: int) -> bytes:
@@ -308,7 +301,7 @@ class TrainingSet:
         graph, looked = self.graphs[index], self.looked[index]
         weights = graph_weights(graph, self.weights[index]) if self.weights else None
         try:
-            if self.ranks is not None and known_as(graph) != looked.known:
+            if not self.ranks.alone and known_as(graph) != looked.known:
                 raise self._differs(index)
             prepared = self.pipeline.apply_measured(graph, weights)
         except DataError as error:
@@ -344,7 +337,7 @@ class TrainingSet:
 
         if learn:
             pipeline.begin()
-        if ranks is None:
+        if ranks.alone:
             look(range(count))
         else:
             for rank in range(ranks.size):  # one by one: sums have one order
@@ -407,7 +400,7 @@ class TrainingSet:
         hashes, left_out = list[str](), dict[str, str]()
 
         def work() -> bytes:
-            for i in range(len(graphs)) if self.ranks is None else self.ranks.share(len(graphs)):
+            for i in self.ranks.share(len(graphs)):
                 graph = graphs[i]
                 why = check_graph("valid", graph, self.pipeline.kind)
                 hashes.extend([self._content(graph, why, graphs)] * self.hashed)
@@ -426,8 +419,7 @@ class TrainingSet:
                 result.append((self.pipeline.apply(small), np.arange(n)))
             return json.dumps([len(result), hashes, left_out]).encode()
 
-        messages = [work()] if self.ranks is None else self.ranks.exchange(work)
-        counts, found, whys = zip(*map(json.loads, messages), strict=True)
+        counts, found, whys = zip(*map(json.loads, self.ranks.exchange(work)), strict=True)
         for why in whys:
             self.skipped.update(why)
         if len(graphs) and not sum(counts):  # on several ranks
