@@ -120,9 +120,7 @@ class Child:
     """
 
     def __init__(self, measure: Measure) -> None:
-        self._connection, theirs = Pipe()
-        self._process = _fork(_serve, theirs, self._connection, measure)
-        theirs.close()
+        self._process, self._connection = _fork(_serve, measure)
 
     def __call__(self, config: Mapping[str, Any], timeout: float) -> Outcome:
         """Measure, and end the measuring process with all of its children after `timeout` seconds."""
@@ -145,18 +143,23 @@ class Child:
             os.waitpid(self._process, 0)
 
 
-def _fork(run: Callable[..., NoReturn], mine: Connection, other: Connection, *arguments: Any) -> int:
-    """Run a function in a fork, in a session of its own: Ctrl-C reaches this process only."""
+def _fork(run: Callable[[Connection, Measure], NoReturn], measure: Measure) -> tuple[int, Connection]:
+    """Run a function in a fork, in a session of its own: Ctrl-C reaches this process only.
+
+    Returns the process, and this end of the connection that the function gets.
+    """
     _flush()  # or both would write what is waiting
+    mine, theirs = Pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, such as idle ones of NumPy and JAX
         process = os.fork()
     if process:
-        return process
+        theirs.close()
+        return process, mine
     try:
         os.setsid()
-        other.close()
-        run(mine, *arguments)
+        mine.close()
+        run(theirs, measure)
     finally:
         os._exit(1)
 
@@ -172,9 +175,7 @@ def _serve(parent: Connection, measure: Measure) -> NoReturn:
     worker, connection = 0, parent
     while (request := _next(parent)) is not None:
         if not worker:
-            connection, theirs = Pipe()
-            worker = _fork(_work, theirs, connection, measure)
-            theirs.close()
+            worker, connection = _fork(_work, measure)
         config, timeout = request
         with suppress(OSError):
             connection.send_bytes(json.dumps(config).encode())
