@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from tpugraphs.system import tables
 from tpugraphs.system.words import json_text
+from tpugraphs.tuning.tuned import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,10 +87,8 @@ class TunerReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for numbers that are not finite."""
-        found = asdict(self) | {"runtime": _plain(self.runtime), "runtimes": list(map(_plain, self.runtimes))}
-        for name in ("surrogate", "priors"):
-            found[name] = {key: _plain(value) for key, value in found[name].items()}
-        return found
+        numbers = ("runtime", "runtimes", "surrogate", "priors")
+        return asdict(self) | {name: plain(getattr(self, name)) for name in numbers}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
@@ -98,10 +96,6 @@ class TunerReport:
 
     def __str__(self) -> str:
         return self.table()
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(value: Any) -> str:

@@ -106,10 +106,7 @@ class Tuned:
             return f"unknown: {'there is no default' if self.default is None else 'the default failed'}"
         if self.config == self.default:
             return "none beyond the noise"
-        between = (
-            f" ({self.interval[0]:.3f} … {self.interval[1]:.3f})" if self.interval else ", not confirmed"
-        )
-        return f"{self.gain:.3f}×{between}"
+        return f"{self.gain:.3f}×" + (f" ({ends(self.interval)})" if self.interval else ", not confirmed")
 
     def report(self) -> str:
         """Return a text for people: the answer, the finalists and what went wrong."""
@@ -130,7 +127,7 @@ class Tuned:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the tuner, as plain Python values."""
-        return {one.name: _json(getattr(self, one.name)) for one in fields(self) if one.name != "tuner"}
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.name != "tuner"}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text; numbers that are not finite are null."""
@@ -154,7 +151,7 @@ def compared(several: Sequence[Finalist]) -> str:
             "config": _shown(one.config) or "default",
             "value": f"{one.runtime:.6g}",
             "gain": f"{one.gain:.3f}",
-            f"{COVERAGE:.0%} interval": " … ".join(f"{end:.3f}" for end in one.interval),
+            f"{COVERAGE:.0%} interval": ends(one.interval),
         }
         for one in several
     ]
@@ -165,13 +162,19 @@ def _shown(config: Mapping[str, Any] | None) -> str:
     return "none" if config is None else ", ".join(f"{name}={value}" for name, value in config.items())
 
 
-def _json(value: Any) -> Any:
+def ends(interval: Sequence[float], digits: int = 3) -> str:
+    """Return an interval for people."""
+    return " … ".join(f"{end:.{digits}f}" for end in interval)
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: lists for tuples, None for numbers that are not finite."""
     if isinstance(value, Finalist | Record):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {name: _json(one) for name, one in value.items()}
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
