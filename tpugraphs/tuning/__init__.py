@@ -10,15 +10,6 @@ from tpugraphs.tuning.tuned import Finalist, Tuned
 from tpugraphs.tuning.tuner import Tuner
 
 __all__ = [
-    "Command",
-    "Failed",
-    "Finalist",
-    "Outcome",
-    "Space",
-    "Tuned",
-    "Tuner",
-    "TunerReport",
-    "kernel_tuner",
-    "triton",
-    "tune",
-]
+    "Command", "Failed", "Finalist", "Outcome", "Space", "Tuned", "Tuner", "TunerReport", "kernel_tuner",
+    "triton", "tune",
+]  # fmt: skip

@@ -113,18 +113,16 @@ class Command:
         if self.metric == "time":
             return took
         if self.metric == "printed":
-            found = _NUMBER.findall(text)
-            number = found[-1] if found else None
+            number: str | None = next(reversed(_NUMBER.findall(text)), None)
         else:
             match = self._pattern.search(text)
-            number = None if match is None else match[1] if self._pattern.groups else match[0]
+            number = match and match[1 if self._pattern.groups else 0]
         try:
             return float(number)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            last = text.strip().splitlines()[-1:] or ["nothing"]
-            raise Failed(
-                "runtime", f"no number for --metric {self.metric} in its output; it ends in {last[0]:.80}"
-            ) from None
+            (last,) = text.strip().splitlines()[-1:] or ["nothing"]
+            why = f"no number for --metric {self.metric} in its output; it ends in {last:.80}"
+            raise Failed("runtime", why) from None
 
 
 def _check(lines: Iterable[str], names: Sequence[str]) -> None:
@@ -148,9 +146,8 @@ def _filled(line: str, values: Mapping[str, Any]) -> str:
         if found[1] or found[2] not in values:
             return found[0]
         one = values[found[2]]
-        one = int(one) if isinstance(one, bool) else one
-        text = ",".join(map(str, one)) if isinstance(one, list | tuple) else str(one)
-        return shlex.quote(text)
+        several = one if isinstance(one, list | tuple) else [int(one) if isinstance(one, bool) else one]
+        return shlex.quote(",".join(map(str, several)))
 
     return _PLACE.sub(value, line)
 

@@ -13,7 +13,7 @@ from tpugraphs.tuning.tuner import Tuner
 
 __all__ = ["Strategy"]
 
-_STATUS = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
+_STATUS = {"NoneType": "correct", "CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
 
 class Strategy:
@@ -78,14 +78,10 @@ class Strategy:
             while configs := self.tuner.ask(self.batch):
                 done = len(results)
                 cost.eval_all([tuple(config[name] for name in names) for config in configs])
-                errors = [
-                    type(one["__error__"]).__name__ if "__error__" in one else "" for one in results[done:]
-                ]
-                status = [_STATUS.get(error, "runtime") if error else "correct" for error in errors]
-                pairs = zip(results[done:], errors, strict=True)
-                self.tuner.tell(
-                    configs, [math.nan if error else float(one[objective]) for one, error in pairs], status
-                )
+                new = results[done:]
+                errors = [type(one.get("__error__")).__name__ for one in new]
+                values = [math.nan if "__error__" in one else float(one[objective]) for one in new]
+                self.tuner.tell(configs, values, [_STATUS.get(error, "runtime") for error in errors])
         except StopCriterionReached as stopped:
             if tuning_options.verbose:
                 print(stopped)

@@ -35,11 +35,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _FOREVER = 1_000_000  # evaluations
 _STALE, _GAIN = 20, 0.01  # evaluations without such a gain, at least, after which none is likely
 _BATCH = 8  # asked at once for an executor
-_FIRST, _LEAST, _TIMES = (
-    600.0,
-    1.0,
-    10,
-)  # seconds of the first measurement and of others, and of what was seen
+_FIRST, _LEAST, _TIMES = 600.0, 1.0, 10  # most seconds of the first, of others, and times what was seen
 _KIND = ("processor", "cores")  # that all measurements of a problem on a device share
 _APART = "give each kind of machines its own device= and, if there is one, executor="
 _FINALISTS = 3  # besides the default
@@ -151,21 +147,21 @@ def tune(
         check_number("timeout", timeout, 0, 1e6, above=True)
     check_executor(executor)
     limit = Budget.of(budget)
-    names: dict[str, Any] = {"problem": problem, "device": device}
-    for name, given in names.items():
-        check_type(name, given, str)
+    names = {"problem": check_type("problem", problem, str), "device": check_type("device", device, str)}
     with ExitStack() as stack:  # the runner is first: it may fork, before a tuner has threads
         runner = stack.enter_context(Runner(measure, timeout is not None, executor))
         kept = None if journal is None else absolute(journal)
         if kept is not None:
             stack.enter_context(_alone(kept, names))
         if tuner is None:
-            others = _others(records, kept, names)
-            prior: dict[str, Any] = {"graph": graph, "ranker": ranker, "records": others}
-            tuner = Tuner(space, seed=seed, direction=direction, **prior, **names)
+            prior: dict[str, Any] = {
+                "graph": graph,
+                "ranker": ranker,
+                "records": _others(records, kept, names),
+            }
+            tuner = Tuner(space, seed=seed, direction=direction, problem=problem, device=device, **prior)
         bar = stack.enter_context(Progress(limit.evaluations, "tune", "config", verbose))
-        maximize = direction == "maximize"
-        run = _Run(runner, kept, names, space.default, tuner, limit, maximize, timeout, bar)
+        run = _Run(runner, kept, names, space.default, tuner, limit, direction == "maximize", timeout, bar)
         return run.all(size, reference, confirm)
 
 
@@ -268,9 +264,8 @@ class _Run:
         missing = [config for config in configs if key(config) not in found]
         for i, (outcome, environment) in self.runner.run(missing, self.seconds_left, more):
             self.kind = self.kind or environment
-            check_kind(
-                environment, {name: self.kind[name] for name in _KIND if name in self.kind}, "tune", _APART
-            )
+            kind = {name: self.kind[name] for name in _KIND if name in self.kind}
+            check_kind(environment, kind, "tune", _APART)
             if outcome.status == "correct":
                 self.took.append(outcome.seconds)
             else:
@@ -401,10 +396,8 @@ class _Run:
         for turn, number in enumerate(numbers[:confirm] if configs else ()):
             start = turn % len(configs)
             order = [*configs[start:], *configs[:start]]
-            found: dict[str, Record] = {}
-            for config in order:  # one at a time, whatever the executor
-                found |= {key(config): record for record in self.measure(number, [config])}
-            self.again += [found[key(config)] for config in order]
+            found = {key(config): self.measure(number, [config])[0] for config in order}  # one at a time
+            self.again += found.values()
             yield [found[key(config)].runtime for config in configs]
 
     # ---- answering
@@ -418,16 +411,16 @@ class _Run:
             raise Error(f"measure: {all_of} failed: {why or 'in an earlier call'}")
         judged = finalists(best, rounds, self.maximize)
         top = min(good, key=self.cost)
-        first = next((one for one in good if one.config == self.default), None)
+        defaults = [one for one in good if one.config == self.default]
         config, runtime, interval = top.config, top.runtime, None
-        gain = math.nan if first is None else self.cost(first) / self.cost(top)
+        gain = self.cost(defaults[0]) / self.cost(top) if defaults else math.nan
         if judged:
             plain = next(one for one in judged if one.config == best[-1])
             chosen = next((one for one in judged if one.interval[0] > 1), plain)
             config, runtime = chosen.config, chosen.runtime
             if plain.config == self.default:
                 gain, interval = chosen.gain, chosen.interval
-        repeated = [one.runtime for one in good if one.config == self.default]
+        repeated = [one.runtime for one in defaults]
         half = len(repeated) // 2
         return Tuned(
             config, runtime, self.default, gain, interval, judged, [*self.search, *self.again],

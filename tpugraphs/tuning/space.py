@@ -416,9 +416,8 @@ def _rule(given: Constraint, names: list[str]) -> Any:
     except (TypeError, ValueError):
         raise ConfigError(f"constraint {called}: its arguments cannot be seen; wrap it in a lambda") from None
     takes = [p for p in has if p.default is p.empty or p.name in names]
-    simple = (
-        takes == [p for p in has if p.kind <= p.POSITIONAL_OR_KEYWORD][: len(takes)]
-    )  # can be given in order
+    in_order = [p for p in has if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    simple = takes == in_order[: len(takes)]
     found = tuple(names.index(p.name) for p in takes if p.name in names)
     if len(takes) == 1 and simple and not found:
         return given, None, called
@@ -452,9 +451,8 @@ def _literal(name: str, text: Any) -> Any:
     try:
         return ast.literal_eval(text) if isinstance(text, str) else text
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        raise DataError.of(
-            f"Values of {name}", "a list of values, written out", f"{text:.80}", "correct the file"
-        ) from None
+        expected, todo = "a list of values, written out", "correct the file"
+        raise DataError.of(f"Values of {name}", expected, f"{text:.80}", todo) from None
 
 
 def _made(name: str, given: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -108,16 +107,11 @@ def listener(journal: str | os.PathLike[str] | Journal, device: str = "") -> Cal
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         problem = f"{fn.__name__}: {', '.join(map(str, key))}"
-        same = Record({}, (1.0,), "correct", problem, device, environment(), now)
-        kept.append([_timed(same, config.all_kwargs(), timing) for config, timing in configs_timings.items()])
+        records = []
+        for config, timing in configs_timings.items():
+            median = float(timing[0] if isinstance(timing, Sequence) else timing)  # two quantiles may follow
+            runtimes, status = ((median,), "correct") if median < math.inf else ((), "compile")
+            records.append(Record(config.all_kwargs(), runtimes, status, problem, device, environment(), now))
+        kept.append(records)
 
     return listen
-
-
-def _timed(same: Record, config: dict[str, Any], timing: Any) -> Record:
-    """Return the record of a config, whose timing is a median, or median and two quantiles."""
-    median = float(timing[0] if isinstance(timing, Sequence) else timing)
-    failed = not median < math.inf
-    return replace(
-        same, config=config, runtimes=() if failed else (median,), status="compile" if failed else "correct"
-    )

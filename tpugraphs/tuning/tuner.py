@@ -110,9 +110,8 @@ class Tuner:
         self.direction = check_choice("direction", direction, DIRECTIONS)
         self.problem, self.device = check_type("problem", problem, str), check_type("device", device, str)
         if (graph is None) != (ranker is None):
-            raise ConfigError(
-                "graph, ranker: expected both or neither: the ranker scores configs of the graph"
-            )
+            expected = "expected both or neither: the ranker scores configs of the graph"
+            raise ConfigError(f"graph, ranker: {expected}")
         if graph is not None:
             check_type("graph", graph, Graph)
             if not isinstance(ranker, Scorer) or not ranker.fitted:
@@ -127,8 +126,7 @@ class Tuner:
         self._learnt = 0, np.empty(0), list[int]()  # measurements; costs and causes of their rows
         self._planned, self._plan = (0, 0), np.empty((0, 0), np.int32)
         self._priors: list[tuple[str, Floats, Floats]] = []  # name, columns and normal scores
-        every = space.core.all(_ALL)
-        self._every = every
+        self._every = every = space.core.all(_ALL)
         self._take(records)
         self._known = None if every is None else self._prior(every)
         if every is None:
@@ -162,20 +160,17 @@ class Tuner:
             correct one without a runtime. Nothing is learnt then.
         """
         listed = [configs] if isinstance(configs, Mapping) else list(configs)
-        codes = self.space.codes(listed)
+        codes, several = self.space.codes(listed), counted(len(listed), "config")
         try:
             times = np.asarray(runtimes, np.float64)
             times = times[None] if isinstance(configs, Mapping) or not times.ndim else times
             times = times.reshape(len(listed), math.prod(times.shape[1:]))
         except (TypeError, ValueError):
-            raise ConfigError(
-                f"runtimes: expected numbers for {counted(len(listed), 'config')}, got {runtimes!r:.80}"
-            ) from None
+            raise ConfigError(f"runtimes: expected numbers for {several}, got {runtimes!r:.80}") from None
         causes = [status] * len(listed) if status is None or isinstance(status, str) else list(status)
         if len(causes) != len(listed) or (len(listed) and not times.shape[1]):
-            raise ConfigError(f"runtimes, status: expected one for each of {counted(len(listed), 'config')}")
-        rows = list(zip(codes, times, causes, strict=True))
-        checked = [self._checked(listed[i], *row[1:]) for i, row in enumerate(rows)]
+            raise ConfigError(f"runtimes, status: expected one for each of {several}")
+        checked = [self._checked(*row) for row in zip(listed, times, causes, strict=True)]
         for code, (values, cause) in zip(codes, checked, strict=True):
             self._add(code, values, cause)
 
@@ -185,9 +180,8 @@ class Tuner:
         status = status if status is not None else "correct" if good else "runtime"
         cause = STATUSES.index(check_choice("status", status, STATUSES))
         if cause == 0 and (not good or min(good) <= 0 or max(good) == math.inf):
-            raise ConfigError(
-                f"runtimes: expected positive finite numbers for {config}, got {times.tolist()!r:.80}"
-            )
+            expected = f"expected positive finite numbers for {config}"
+            raise ConfigError(f"runtimes: {expected}, got {times.tolist()!r:.80}")
         return good if cause == 0 else [], cause
 
     def _add(self, code: Codes, values: list[float], cause: int) -> None:
@@ -210,12 +204,12 @@ class Tuner:
         kinds = str, os.PathLike, Record
         given = [records] if isinstance(records, kinds) or not isinstance(records, Iterable) else [*records]
         given = [check_type("records", one, *kinds) for one in given if records is not None]
-        found = [(i if isinstance(one, Record) else str(one), one) for i, one in enumerate(given)]
-        named = [("" if isinstance(one, Record) else name, record) for name, one in found for record in
-                 ([one] if isinstance(one, Record) else read(one))]  # fmt: skip
+        named = list[tuple[str, Record]]()
+        for one in given:
+            named += [("", one)] if isinstance(one, Record) else [(str(one), record) for record in read(one)]
         own = bool(self.problem and self.device)
 
-        def group(pair: tuple[Any, Record]) -> tuple[str, str, str]:
+        def group(pair: tuple[str, Record]) -> tuple[str, str, str]:
             name, one = pair
             return one.problem, one.device, "" if one.problem and one.device else name
 
@@ -234,6 +228,7 @@ class Tuner:
                 known = [other for other, *_ in self._priors]
                 title += f" ({len(known) + 1})" if title in known else ""
                 self._priors.append((title, x, _scores(cost)))
+        del self._priors[_GROUPS:]
 
     def _cost(self, runtimes: ArrayLike) -> Floats:
         """Return what is to be small."""
@@ -371,8 +366,7 @@ class Tuner:
     def _prior(self, codes: Codes) -> Floats:
         """Return prior knowledge (n, Q) of configs, in standard scores; smaller is better."""
         x, columns = self.space.core.columns(codes), list[Floats]()
-        for _, rows, scores in self._priors[:_GROUPS]:
-            columns.append(_core.tree_means(rows, scores, x, _TREES, self.seed))
+        columns += [_core.tree_means(rows, scores, x, _TREES, self.seed) for _, rows, scores in self._priors]
         if self.ranker is not None and self.graph is not None:
             features = encode_configs(self.graph, self.space.names, self.space.configs(codes))
             columns.append(_scores(score_configs(self.ranker, self.graph, features)))
@@ -388,9 +382,7 @@ class Tuner:
         """
         cost, cause = self._cost(self._median), np.array(self._cause, np.int64)
         ran, known = cause == 0, self._of(self._told())
-        names = [name for name, *_ in self._priors[:_GROUPS]] + (
-            ["ranker"] if self.ranker is not None else []
-        )
+        names = [name for name, *_ in self._priors] + ["ranker"] * (self.ranker is not None)
         taus = {
             name: metrics.kendall_tau(known[ran, i], cost[ran]) if ran.sum() > 1 else math.nan
             for i, name in enumerate(names)
