@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -174,15 +174,11 @@ def collect(
     UserWarning
         When Ctrl-C has ended the measurement early.
     """
-    settings: dict[str, Any] = {
-        "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
-        "seed": check_whole("seed", seed, 0), "tolerance": tolerance,
+    settings = _drawing(space, n_configs, seed, timeout) | {
+        "tolerance": None if tolerance is None else _above_zero("tolerance", tolerance),
         "least": _above_zero("least", least), "passes": check_whole("passes", passes, 1),
     }  # fmt: skip
     check_whole("rounds", rounds, _LEAST_ROUNDS)
-    _above_zero("timeout", timeout)
-    if tolerance is not None:
-        _above_zero("tolerance", tolerance)
     if seconds is not None:
         settings["seconds"] = _above_zero("seconds", seconds)
     target = _target(out)
@@ -195,7 +191,7 @@ def collect(
         ((_, measured),) = farmed(executor, partial(collect, **settings, **how), [(fn, *args)])
         return cast(Graph, measured)
     program = Program(fn, args, name)
-    settings["tolerance"] = tolerance = program.tolerance if tolerance is None else float(tolerance)
+    settings["tolerance"] = settings["tolerance"] or program.tolerance
     settings |= {"memory": "kept"} | ({"without": list(without)} if without else {})
     journal = _Journal(target)
     with journal.locked(), Child(program.arguments, timeout) as child:
@@ -203,20 +199,14 @@ def collect(
         check_kind(child.device, machine or {}, "machine", "measure there, or call with another out")
         memory = child.memory(program.name, program.module, least, "plain" if SPACES[space].layouts else "")
         chosen = Space(program, child, SPACES[space], without)
-        if configs is None:
-            drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
-        else:
-            drawn = chosen.again(configs)
+        rng = np.random.default_rng([seed, 0])
+        drawn = chosen.draw(n_configs, rng) if configs is None else chosen.again(configs)
         digest = fingerprint(program, drawn, settings, child.device)
-        found = _finished(target, digest, rounds)
-        if found is not None:
+        if (found := _finished(target, digest, rounds)) is not None:
             return found
         journal.read(digest)
         with Interrupts(armed=True) as interrupts:
-            run = _Run(
-                program.name, chosen, drawn, child, interrupts, tolerance, least, passes,
-                math.inf if seconds is None else seconds, verbose,
-            )  # fmt: skip
+            run = _Run(program.name, chosen, drawn, child, interrupts, settings, verbose)
             run.compile()
             log.info("collect %s: %d configs, up to %d rounds", program.name, len(run.candidates), rounds)
             with child.hold():
@@ -271,17 +261,22 @@ def candidates(
     Error
         XLA cannot compile it, or it has no layouts to choose.
     """
-    about: dict[str, Any] = {
-        "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
-        "seed": check_whole("seed", seed, 0),
-    }  # fmt: skip
-    _above_zero("timeout", timeout)
+    about = _drawing(space, n_configs, seed, timeout)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
         chosen = Space(program, child, SPACES[space], without)
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         about["machine"] = child.device
         return Graph(**chosen.fields(drawn), about=about, name=program.name)
+
+
+def _drawing(space: str, n_configs: int, seed: int, timeout: float) -> dict[str, Any]:
+    """Check what says which configs are drawn, and how long the compiler may take."""
+    _above_zero("timeout", timeout)
+    return {
+        "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
+        "seed": check_whole("seed", seed, 0),
+    }  # fmt: skip
 
 
 def _target(out: str | os.PathLike[str] | None) -> Path | None:
@@ -332,9 +327,9 @@ def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
     if target is None or not target.exists():
         return None
     graph = load(target)
-    about = getattr(graph, "about", {})
-    enough = about.get("rounds", 0) >= (rounds if about.get("seconds") is None else min(rounds, _FEWEST))
-    return graph if enough and about.get("digest") == digest else None
+    least = rounds if graph.about.get("seconds") is None else min(rounds, _FEWEST)
+    enough = graph.about.get("rounds", 0) >= least
+    return graph if enough and graph.about.get("digest") == digest else None
 
 
 class _Journal:
@@ -369,7 +364,10 @@ class _Journal:
             return
         with self.path.open("rb") as file:
             for number, line in enumerate(read_lines(file, str(self.path))):
-                if wrong := self._take(number, _parsed(line)):
+                entry = None  # of a line that is damaged
+                with suppress(ValueError):
+                    entry = parsed(line)
+                if wrong := self._take(number, entry):
                     text = f"line {number + 1}: {wrong}; remove the file to measure again"
                     raise DataError(text, file=str(self.path), field=f"line {number + 1}")
 
@@ -423,14 +421,6 @@ class _Journal:
             self.path.unlink(missing_ok=True)
 
 
-def _parsed(line: bytes) -> Any:
-    """Parse a line of JSON; None if it is damaged."""
-    try:
-        return parsed(line)
-    except ValueError:
-        return None
-
-
 def _is_time(seconds: Any) -> bool:
     """Return whether a number can be a measured time; NaN stands for a run that failed."""
     return isinstance(seconds, float) and (0 < seconds < float("inf") or seconds != seconds)
@@ -445,10 +435,7 @@ class _Run:
     candidates: list[Candidate]
     child: Child
     interrupts: Interrupts
-    tolerance: float
-    least: float
-    passes: int
-    seconds: float
+    settings: Mapping[str, Any]  # arguments of `collect`: tolerance, least, passes, maybe seconds
     verbose: bool | None
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
@@ -467,12 +454,11 @@ class _Run:
                     answer = self._compile(number)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
-                        raise Error(
-                            f"{self.name}: the default cannot be compiled and run: {error}"
-                        ) from error
+                        text = f"{self.name}: the default cannot be compiled and run: {error}"
+                        raise Error(text) from error
                     self.failed[number] = "not compiled or run", str(error)
                 else:
-                    if answer["deviation"] <= self.tolerance:
+                    if answer["deviation"] <= self.settings["tolerance"]:
                         self.hashes[number] = answer["hash"]
                     else:
                         self.failed[number] = "other outputs", f"relative error {answer['deviation']:.2g}"
@@ -496,8 +482,9 @@ class _Run:
         for program, *seconds in zip(programs, *self.rounds, strict=True):
             if np.isnan(seconds).any():
                 self._broken[program] = "before this call continued"
-        orders = [[rng.permutation(len(programs)) for _ in range(self.passes)] for _ in range(rounds)]
-        runs = self.passes * len(programs)
+        passes, limit = self.settings["passes"], self.settings.get("seconds", math.inf)
+        orders = [[rng.permutation(len(programs)) for _ in range(passes)] for _ in range(rounds)]
+        runs = passes * len(programs)
         began, before = time.monotonic(), len(self.rounds)
         with Progress(rounds * runs, f"{self.name}: time", "run", self.verbose) as bar:
             bar.update(before * runs)
@@ -510,13 +497,13 @@ class _Run:
                             fastest[place] = np.minimum(fastest[place], took)  # NaN stays
                             bar.update(1)
                             self.interrupts.check()
-                        if (time.monotonic() - begun) * self.passes * _FEWEST > self.seconds * count:
+                        if (time.monotonic() - begun) * passes * _FEWEST > limit * count:
                             bar.update(runs - count * len(programs))
                             break
                     self.rounds.append(fastest.tolist())
                     journal.add(len(self.rounds), self.rounds[-1])
                     each = (time.monotonic() - began) / (len(self.rounds) - before)
-                    if len(self.rounds) >= _FEWEST and each * len(self.rounds) > self.seconds:
+                    if len(self.rounds) >= _FEWEST and each * len(self.rounds) > limit:
                         break
             except KeyboardInterrupt:
                 if len(self.rounds) < _LEAST_ROUNDS:
@@ -529,15 +516,12 @@ class _Run:
         if program in self._broken:
             return float("nan")
         try:
-            if program not in self.child.programs:
-                self._compile(number)
-            answer = self.child.time(program, self.least)
+            return float(self.child.time(program, self.settings["least"])["seconds"])
         except ChildError as error:
             if number == 0:
                 raise Error(f"{self.name}: the default could not be run again: {error}") from error
             self._broken[program] = str(error)
             return float("nan")
-        return float(answer["seconds"])
 
     def graph(self, about: dict[str, Any]) -> Graph:
         """Make the graph with its measurements."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -24,13 +23,13 @@ from tpugraphs.system import check_number, check_whole, log
 from tpugraphs.tuning import Failed, Finalist, Outcome
 from tpugraphs.tuning import Space as Configs
 from tpugraphs.tuning import tune as search
-from tpugraphs.tuning.loop import Budget
+from tpugraphs.tuning.loop import Budget, key
 from tpugraphs.tuning.tuned import finalists
 from tpugraphs.xla.collecting import fingerprint
 from tpugraphs.xla.process import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import Candidate, Space
-from tpugraphs.xla.stages import WORK, Stages, key, learn
+from tpugraphs.xla.stages import WORK, Stages, learn
 from tpugraphs.xla.tuned import Memory, TunedFunction
 
 _MEMORY = "memory"  # in `without`
@@ -213,8 +212,6 @@ class _Runs:
         if isinstance(found, Failed):
             raise found
         try:
-            if found not in self.child.programs:
-                self.child.compile("", dict(self.drawn[row].options))
             asked = [self.child.time(found, self.least) for _ in range(_PASSES)]
         except ChildError as error:
             raise Failed("runtime", str(error)) from None
@@ -222,9 +219,8 @@ class _Runs:
 
     def best(self, records: Sequence[Record]) -> list[int]:
         """Return rows of the fastest that were faster than the default, one of each program."""
-        good = sorted(
-            (one.runtime, self.stages.rows[key(one.config)]) for one in records if one.status == "correct"
-        )
+        rows, ran = self.stages.rows, [one for one in records if one.status == "correct"]
+        good = sorted((one.runtime, rows[key(one.config)]) for one in ran)
         default = next((runtime for runtime, row in good if row == 0), 0.0)
         return [row for runtime, row in good if row and runtime < default][:_FINALISTS]
 
@@ -257,27 +253,23 @@ class _Proof:
     def _compile(self, child: Child) -> list[str]:
         child.add("", self.module)
         keys = [""] * len(self.configs)
-        for number in reversed(
-            range(len(keys))
-        ):  # the default first: a child that starts again begins with it
+        # The default first: a child that starts again begins with it.
+        for number in reversed(range(len(keys))):
             with suppress(ChildError):  # `_turns` meets it again
                 keys[number] = child.compile("", self.configs[number])["hash"]
         return keys
 
     def _turns(self, child: Child, keys: list[str], start: int) -> list[float]:
         """Return milliseconds of each program, the fastest of its turns."""
-        times: list[list[float]] = [[] for _ in keys]
+        times = np.full((_TURNS, len(keys)), np.nan)
         for turn in range(_TURNS):
             for place in range(len(keys)):
                 number = (place + turn + start) % len(keys)
-                try:
-                    if keys[number] not in child.programs:
-                        keys[number] = child.compile("", self.configs[number])["hash"]
-                    seconds = child.time(keys[number], self.least)["seconds"]
-                except ChildError:
-                    seconds = math.nan  # and so it is for all turns
-                times[number].append(1e3 * seconds)
-        return [float(np.min(some)) for some in times]
+                with suppress(ChildError):  # NaN, and so it is for all turns
+                    keys[number] = keys[number] or child.compile("", self.configs[number])["hash"]
+                    times[turn, number] = 1e3 * child.time(keys[number], self.least)["seconds"]
+        found: list[float] = times.min(0).tolist()
+        return found
 
     def _memory(self, states: Sequence[dict[str, dict[str, Any]]]) -> Memory | None:
         both = [one for one in states if "kept" in one]
