@@ -138,10 +138,8 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
         raise DataError("no graphs in its splits; measure some first", file=str(place), field="graphs")
     for graph in graphs:
         if not {"machine", "space", "failed"} <= set(graph.about):
-            text = (
-                f"{graph.name}: not measured by tpugraphs.xla.collect: `about` lacks machine, space or failed"
-            )
-            raise DataError(text, file=graph.path, field="about")
+            text = "not measured by tpugraphs.xla.collect: `about` lacks machine, space or failed"
+            raise DataError(f"{graph.name}: {text}", file=graph.path, field="about")
     parts = [f"# {name}", *_settings(graphs)]
     for split, some in splits.items():
         if some:

@@ -108,11 +108,8 @@ class Program:
             exported = jax.export.export(jax.jit(function or self._flat), disabled_checks=checks)
             return bytes(exported(*self._avals).serialize())
         except Exception as error:
-            callbacks = "callback" in str(error)
-            todo = (
-                "; take out callbacks into Python (jax.pure_callback, jax.debug.print)" if callbacks else ""
-            )
-            raise self._refused("cannot be exported", error, todo) from error
+            todo = "; take out callbacks into Python (jax.pure_callback, jax.debug.print)"
+            raise self._refused("cannot be exported", error, todo * ("callback" in str(error))) from error
 
 
 def _is_key(value: Any) -> bool:

@@ -79,10 +79,8 @@ def _scope(index: int) -> str:
 
 
 # Primitives of equations that only call a program once with their operands.
-_CALLS = [
-    getattr(primitives, f"{name}_p")
-    for name in ("jit", "remat", "custom_jvp_call", "custom_vjp_call", "closed_call")
-]
+_CALLING = ("jit", "remat", "custom_jvp_call", "custom_vjp_call", "closed_call")
+_CALLS = [getattr(primitives, f"{name}_p") for name in _CALLING]
 
 
 def _walk(
@@ -188,9 +186,8 @@ def order_of(layout: Sequence[int]) -> Order | None:
     """
     order = tuple(int(d) for d in layout if d >= 0)[::-1]
     if sorted(order) != list(range(len(order))) or (len(order) and digits(order) != tuple(layout)):
-        raise ValueError(
-            f"layout digits: found {tuple(layout)}, expected a permutation, minor to major, then -1"
-        )
+        expected = "a permutation, minor to major, then -1"
+        raise ValueError(f"layout digits: found {tuple(layout)}, expected {expected}")
     return order or None
 
 

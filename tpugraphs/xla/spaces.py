@@ -170,9 +170,8 @@ def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
         raise ConfigError(f"config: expected a row of the {graph.num_configs} of {graph.name}, got {config}")
     if config not in graph.ran:
         why = graph.about.get("failures", {}).get(str(config), "it is not valid")
-        raise ConfigError(
-            f"config: expected one that ran, got {config}: {why}; choose from {graph.name}.best(k)"
-        )
+        todo = f"choose from {graph.name}.best(k)"
+        raise ConfigError(f"config: expected one that ran, got {config}: {why}; {todo}")
     row = _row(graph, config)
     if not row or not set(row) <= {option.name for option in CPU}:
         found = ", ".join(row) or "none"
@@ -317,10 +316,9 @@ class Space:
         """
         same = [option.name for option in self.options] == [column.name for column in graph.schema.config]
         if not same or not np.array_equal(self.nodes, graph.node_config_ids):
-            raise ConfigError(
-                f"configs: expected those of {self._program.name} in this space and version of XLA, found a "
-                "graph with other columns or configurable nodes; measure it here first"
-            )
+            expected = f"expected those of {self._program.name} in this space and version of XLA"
+            found_text = "a graph with other columns or configurable nodes; measure it here first"
+            raise ConfigError(f"configs: {expected}, found {found_text}")
         found = [self._candidate([option.values[0] for option in self.options], {})]
         digits = graph.config_digits
         for config in range(graph.num_configs):
@@ -346,9 +344,8 @@ class Space:
         found: dict[Any, Candidate] = {}
         for attempt in range(count * _TRIES):
             values = [o.draw(of_options) if attempt else o.values[0] for o in self.options]
-            if any(
-                o.name in self._fixed and v != o.values[0] for o, v in zip(self.options, values, strict=True)
-            ):
+            pairs = zip(self.options, values, strict=True)
+            if self._fixed & {option.name for option, value in pairs if value != option.values[0]}:
                 continue  # so the others are the same sets as without it
             layouts = relayout.draw(self.sites, of_layouts, self._row.changes) if attempt else {}
             candidate = self._candidate(values, layouts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -20,6 +19,7 @@ from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.process import MultiTaskGaussianProcess, Process
 from tpugraphs.records import Record, read
 from tpugraphs.system.texts import parsed
+from tpugraphs.tuning.loop import key
 
 Floats = NDArray[np.float64]
 Config = dict[str, Any]
@@ -160,11 +160,6 @@ def _unknown(columns: Floats) -> tuple[Floats, Floats]:
     away = ((x[:, None] - x) ** 2).sum(2)
     covariance: Floats = _VARIANCE * np.exp(-0.5 * away / max(float(np.median(away)), 1e-9))
     return np.zeros(len(x)), covariance
-
-
-def key(config: Config) -> str:
-    """Return a text that is the same for equal configs."""
-    return json.dumps(config, sort_keys=True)
 
 
 def learn(records: Any = ()) -> MultiTaskGaussianProcess:

@@ -19,7 +19,7 @@ from tpugraphs.records import Record
 from tpugraphs.system import absolute, counted, json_text, parsed, read_whole, write_whole
 from tpugraphs.system.machine import keep_memory
 from tpugraphs.tuning import Finalist
-from tpugraphs.tuning.tuned import compared
+from tpugraphs.tuning.tuned import compared, ends
 from tpugraphs.xla.spaces import risks
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.core.Tracer)
@@ -34,6 +34,7 @@ _SAVED = (
     "machine",
     "evaluations",
 )
+_SHARED = re.compile(r"LIBRARY_FUSION_TYPE_|CPU_SCHEDULER_TYPE_|^xla_(?:cpu_)?(?:experimental_)?")  # of names
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,10 @@ class TunedFunction:
         return f"TunedFunction({self.name}, {self.options}, {self._gain()})"
 
     def _gain(self) -> str:
-        if self.options and self.interval:
-            return f"{self.gain:.2f}× ({self.interval[0]:.2f} … {self.interval[1]:.2f})"
-        found = self.interval and f" (the best found: {self.interval[0]:.2f} … {self.interval[1]:.2f})"
-        return f"no difference beyond the noise{found or ''}"
+        between = self.interval and ends(self.interval, 2)
+        if self.options and between:
+            return f"{self.gain:.2f}× ({between})"
+        return "no difference beyond the noise" + (f" (the best found: {between})" if between else "")
 
     def report(self) -> str:
         """Return a text for people: what memory brings, what options bring, what they risk."""
@@ -164,7 +165,7 @@ class TunedFunction:
             one = self.memory
             clear = "no difference beyond the noise" if not one.interval[0] > 1 else f"{one.gain:.2f}×"
             lines.append(
-                f"memory kept: {clear} ({one.interval[0]:.2f} … {one.interval[1]:.2f}); page faults per call "
+                f"memory kept: {clear} ({ends(one.interval, 2)}); page faults per call "
                 f"{one.faults[0]:,.0f} → {one.faults[1]:,.0f}, memory of the process "
                 f"{one.resident[0]:,.0f} → {one.resident[1]:,.0f} MiB"
             )
@@ -235,9 +236,8 @@ def apply(path: str | os.PathLike[str], fn: Callable[..., Any]) -> TunedFunction
         raise DataError(text, file=file) from None
     made["interval"] = _pair(made["interval"])
     here = {"jaxlib": jax.lib.__version__, "platform": jax.default_backend()}
-    other = [
-        f"{k} {made['machine'].get(k)}, here {v}" for k, v in here.items() if made["machine"].get(k) != v
-    ]
+    there = made["machine"]
+    other = [f"{k} {there.get(k)}, here {v}" for k, v in here.items() if there.get(k) != v]
     if other:
         warnings.warn(f"{file}: tuned for {'; '.join(other)}: tune again", stacklevel=2)
     return TunedFunction(fn, **made)
@@ -245,9 +245,7 @@ def apply(path: str | os.PathLike[str], fn: Callable[..., Any]) -> TunedFunction
 
 def _short(value: Any) -> str:
     """Return a name or value of XLA's without the words that all of them have."""
-    return re.sub(
-        r"LIBRARY_FUSION_TYPE_|CPU_SCHEDULER_TYPE_|^xla_(?:cpu_)?(?:experimental_)?", "", str(value)
-    )
+    return _SHARED.sub("", str(value))
 
 
 def _pair(value: Any) -> Any:
