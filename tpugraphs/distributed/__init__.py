@@ -10,13 +10,6 @@ from tpugraphs.distributed.ranks import (
 )
 
 __all__ = [
-    "Communicator",
-    "CommunicatorLike",
-    "ExecutorLike",
-    "LocalCommunicator",
-    "OnDevice",
-    "SingleCommunicator",
-    "communicator",
-    "on_device",
-    "open_executor",
-]
+    "Communicator", "CommunicatorLike", "ExecutorLike", "LocalCommunicator", "OnDevice",
+    "SingleCommunicator", "communicator", "on_device", "open_executor",
+]  # fmt: skip

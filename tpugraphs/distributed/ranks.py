@@ -266,9 +266,10 @@ class Ranks:
         Error
             The work of another rank failed; its number and message.
         """
-        sent = b""
+        if self.alone:
+            return [work()]
+        sent, kind = b"", _DONE
         raised: BaseException | None = None
-        kind = _DONE
         try:
             sent = work()
         except KeyboardInterrupt as error:
@@ -318,15 +319,13 @@ class Ranks:
             The first that differs, and on which rank.
         """
         text = b""
-        if self.alone:
-            return
 
         def hashed() -> bytes:
             nonlocal text
             text = json.dumps(facts(), default=str).encode()
             return hashlib.blake2b(text).digest()
 
-        if len(set(self.exchange(hashed))) == 1:
+        if self.alone or len(set(self.exchange(hashed))) == 1:
             return
         mine = json.loads(text)
         for rank, message in enumerate(self.exchange(lambda: text)):
