@@ -28,8 +28,7 @@ from tpugraphs.errors import ConfigError, DataError, Error, NotFiniteError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.kernels import schedules
 from tpugraphs.network.network import Network
-from tpugraphs.system import Interrupts, Progress, counted, files, wanted
-from tpugraphs.system.arguments import check_type
+from tpugraphs.system import Interrupts, Progress, check_type, counted, files, wanted
 from tpugraphs.training import checkpoint
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.checkpoint import CHECKPOINT
@@ -383,10 +382,9 @@ class Fit(RunningFit):
             self._restore_best()
             names = ", ".join(dict.fromkeys(self.data.looked[index].name for index in graphs))
             if error.field == "values":
-                text = (
-                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take ({error})"
-                )
-                raise ConfigError(f"{text}; choose another target, or an offset of the loss") from error
+                text = f"{names} has numbers that a loss does not take ({error})"
+                todo = "choose another target, or an offset of the loss"
+                raise ConfigError(f"target={self.fields.target!r}: {text}; {todo}") from error
             if not isinstance(error, NotFiniteError):
                 raise
             text = f"training diverged at step {self.step + 1} on {names} ({error})"

@@ -362,20 +362,19 @@ class TrainingSet:
         for i in which:
             graph = self.graphs[i]
             why = check_graph("train", graph, self.pipeline.kind)
-            content = self._content(graph, why, self.graphs)
-            count = int(graph.num_configs) if why is None else 0
-            if why is None and self.weights is not None:
+            name, content = str(graph.name), self._content(graph, why, self.graphs)
+            if why is not None:
+                self.looked.append(Looked(name, 0, "", content, str(why)))
+                self._leave_out(i, name, str(why))
+                continue
+            count = int(graph.num_configs)
+            if self.weights is not None:
                 self.weights[i] = weights = graph_weights(graph, self.weights[i])
                 if weights is not None and (weights != 1).any():
                     count = int(np.count_nonzero(weights))
                     content += digest([weights]) if self.hashed else ""
-            reason = None if why is None else str(why)
-            known = known_as(graph) if why is None else ""
-            self.looked.append(Looked(str(graph.name), count, known, content, reason))
-            if reason is None:
-                yield graph
-            else:
-                self._leave_out(i, str(graph.name), reason)
+            self.looked.append(Looked(name, count, known_as(graph), content, None))
+            yield graph
 
     def _content(self, graph: Graph, why: DataError | None, graphs: GraphSequence) -> str:
         """Return what a checkpoint compares of a graph, which is left out if `why` is not None."""
