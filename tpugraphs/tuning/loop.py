@@ -23,10 +23,8 @@ from tpugraphs.distributed.farm import ExecutorLike, check_executor, check_kind
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.records import Journal, Record, read
-from tpugraphs.system.arguments import check_choice, check_number, check_type, check_whole, is_whole
-from tpugraphs.system.files import absolute
-from tpugraphs.system.progress import Progress
-from tpugraphs.system.words import counted
+from tpugraphs.system import Progress, absolute, check_choice, check_number, check_type, check_whole, counted
+from tpugraphs.system.arguments import is_whole
 from tpugraphs.tuning.measuring import Config, Measure, Runner
 from tpugraphs.tuning.tuned import Tuned, finalists
 from tpugraphs.tuning.tuner import Tuner

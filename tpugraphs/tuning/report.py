@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpugraphs.system import tables
-from tpugraphs.system.words import json_text
+from tpugraphs.system import json_text, tables
 from tpugraphs.tuning.tuned import plain
 
 if TYPE_CHECKING:

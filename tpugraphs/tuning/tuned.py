@@ -11,9 +11,7 @@ from statistics import NormalDist, fmean, stdev
 from typing import Any
 
 from tpugraphs.records import Record
-from tpugraphs.system import tables
-from tpugraphs.system.files import write_whole
-from tpugraphs.system.words import counted, json_text
+from tpugraphs.system import counted, json_text, tables, write_whole
 
 COVERAGE = 0.95  # of the intervals, all of a confirmation together
 _DRIFT = 0.05  # of the reference that is worth a word

@@ -20,8 +20,7 @@ from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.records import STATUSES, Record, read
 from tpugraphs.search import encode_configs, score_configs
-from tpugraphs.system.arguments import check_choice, check_type, check_whole
-from tpugraphs.system.words import counted
+from tpugraphs.system import check_choice, check_type, check_whole, counted
 from tpugraphs.tuning.report import TunerReport
 from tpugraphs.tuning.space import Config, Space
 
@@ -117,10 +116,9 @@ class Tuner:
             if not isinstance(ranker, Scorer) or not ranker.fitted:
                 raise ConfigError(f"ranker: expected a fitted scorer, got {type(ranker).__name__}")
         self.graph, self.ranker = graph, ranker
-        self._codes: dict[bytes, int] = {}  # of what was told: its row
-        self._runtimes: list[list[float]] = []
-        self._cause: list[int] = []
-        self._median: list[float] = []  # of the runtimes of each row
+        self._runtimes: dict[bytes, list[float]] = {}  # of what was told, by its codes
+        self._cause: dict[bytes, int] = {}
+        self._median: dict[bytes, float] = {}
         self._values: list[float] = []  # medians in the order told, with repetitions
         self._asked: tuple[str, float, float] = ("none", math.nan, math.nan)
         self._learnt = 0, np.empty(0), list[int]()  # measurements; costs and causes of their rows
@@ -185,19 +183,15 @@ class Tuner:
         return good if cause == 0 else [], cause
 
     def _add(self, code: Codes, values: list[float], cause: int) -> None:
-        row = self._codes.setdefault(code.tobytes(), len(self._runtimes))
-        if row == len(self._runtimes):
-            self._runtimes.append([])
-            self._cause.append(cause)
-            self._median.append(math.nan)
-        self._runtimes[row] += values
-        self._cause[row] = self._cause[row] or cause
-        if values:
-            self._median[row] = median(self._runtimes[row])
+        name = code.tobytes()
+        times = self._runtimes.setdefault(name, [])
+        times += values
+        self._cause[name] = self._cause.get(name, 0) or cause
+        self._median[name] = median(times) if times else math.nan
         self._values.append(median(values) if cause == 0 else math.nan)
         learnt = self._learnt[0]
         if len(self._values) >= learnt + (1 if learnt < _EARLY else learnt // _SHARE):
-            self._learnt = len(self._values), self._cost(self._median), [*self._cause]
+            self._learnt = len(self._values), self._cost(self._median.values()), [*self._cause.values()]
 
     def _take(self, records: Any) -> None:
         """Divide records into what counts as told and priors."""
@@ -230,9 +224,9 @@ class Tuner:
                 self._priors.append((title, x, _scores(cost)))
         del self._priors[_GROUPS:]
 
-    def _cost(self, runtimes: ArrayLike) -> Floats:
+    def _cost(self, runtimes: Iterable[float]) -> Floats:
         """Return what is to be small."""
-        values = np.maximum(np.asarray(runtimes, np.float64), 1e-300)  # records may have 0
+        values = np.maximum(np.array([*runtimes], np.float64), 1e-300)  # records may have 0
         return 1 / values if self.direction == "maximize" else values
 
     # ---- what is known
@@ -243,14 +237,14 @@ class Tuner:
         return len(self._values)
 
     def _told(self) -> Codes:
-        rows = b"".join(self._codes)
-        return np.frombuffer(rows, np.int32).reshape(len(self._codes), len(self.space.names))
+        rows = b"".join(self._runtimes)
+        return np.frombuffer(rows, np.int32).reshape(len(self._runtimes), len(self.space.names))
 
     @property
     def best(self) -> Config | None:
         """The best configuration that was told; None before one ran."""
-        cost = self._cost(self._median)
-        cost[np.array(self._cause, np.int64) > 0] = np.nan
+        cost = self._cost(self._median.values())
+        cost[np.array([*self._cause.values()], np.int64) > 0] = np.nan
         if np.isnan(cost).all():
             return None
         return self.space.configs(self._told()[[np.nanargmin(cost)]])[0]
@@ -259,9 +253,7 @@ class Tuner:
     def best_runtime(self) -> float:
         """Its runtime, the median of all that were told; NaN before one ran."""
         best = self.best
-        if best is None:
-            return math.nan
-        return self._median[self._codes[self.space.codes([best])[0].tobytes()]]
+        return math.nan if best is None else self._median[self.space.codes([best])[0].tobytes()]
 
     # ---- asking
 
@@ -287,7 +279,7 @@ class Tuner:
         """
         check_whole("n", n, 1)
         waiting = self.space.codes([pending] if isinstance(pending, Mapping) else list(pending))
-        seen = {*self._codes, *(code.tobytes() for code in waiting)}
+        seen = {*self._runtimes, *(code.tobytes() for code in waiting)}
         asked: list[Codes] = []
         if self.space.default is not None:
             default = self.space.codes([self.space.default])
@@ -318,7 +310,7 @@ class Tuner:
     def _first(self, n: int, told: Codes, more: Codes, seen: set[bytes]) -> Codes:
         """Return n configs before there is a surrogate."""
         drawn, count = max(_DRAWN, n + len(seen)), len(self._values)
-        pool = self._pool(drawn, told, self._cost(self._median), seen, count)
+        pool = self._pool(drawn, told, self._cost(self._median.values()), seen, count)
         known, n = self._of(pool), min(n, len(pool))
         if known.shape[1]:
             return pool[np.argsort(known.mean(1), kind="stable")[:n]]
@@ -380,7 +372,7 @@ class Tuner:
         TunerReport
             With a table, a picture and JSON.
         """
-        cost, cause = self._cost(self._median), np.array(self._cause, np.int64)
+        cost, cause = self._cost(self._median.values()), np.array([*self._cause.values()], np.int64)
         ran, known = cause == 0, self._of(self._told())
         names = [name for name, *_ in self._priors] + ["ranker"] * (self.ranker is not None)
         taus = {
