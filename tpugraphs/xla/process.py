@@ -17,6 +17,7 @@ import resource
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
 _NAME = re.compile(r"%[\w.-]+")
 _HAS_ELF = sys.platform == "linux"  # elsewhere any other option counts as another program
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+# Of a header of ELF: place of the table of sections, size and count of its entries.
+_SECTIONS = struct.Struct("<40xQ10xHH")
 
 
 class ChildError(Error):
@@ -274,10 +277,7 @@ def objects(executable: bytes) -> list[bytes]:
     """Return the object files (ELF) in a serialised executable: the machine code of its kernels."""
     found, start = [], executable.find(_ELF)
     while start >= 0:
-        sections, entry, count = (
-            int.from_bytes(executable[start + at : start + at + size], "little")
-            for at, size in ((0x28, 8), (0x3A, 2), (0x3C, 2))
-        )
+        sections, entry, count = _SECTIONS.unpack_from(executable, start)
         end = start + max(sections + entry * count, 64)  # the table of sections ends the file
         found.append(executable[start:end])
         start = executable.find(_ELF, end)

@@ -125,7 +125,7 @@ def tune(
         space = Space(program, child, SPACES["options"], options)
         drawn = space.draw(check_whole("n_configs", n_configs, 2), np.random.default_rng([seed, 0]))
         graph = Graph(**space.fields(drawn), name=program.name)
-        runs = _Runs(program, space, drawn, child, tolerance, least)
+        runs = _Runs(space, drawn, child, tolerance, least)
         base = None if learnt is None else learnt.result()
         known = base if ranker is None else ranker
         assert known is not None
@@ -167,16 +167,14 @@ class _Runs:
     """Compile and time configs in one child."""
 
     def __init__(
-        self, program: Program, space: Space, drawn: list[Candidate], child: Child, tolerance: float,
-        least: float,
-    ) -> None:  # fmt: skip
-        self.program, self.space, self.drawn, self.child = program, space, drawn, child
-        self.tolerance, self.least = tolerance, least
+        self, space: Space, drawn: list[Candidate], child: Child, tolerance: float, least: float
+    ) -> None:
+        self.space, self.drawn, self.child, self.tolerance, self.least = space, drawn, child, tolerance, least
         self._hashes: dict[int, str | Failed] = {}  # by row
         self.stages: Stages
         default = self._hash(0)  # its outputs are those that all others are compared with
         if isinstance(default, Failed):
-            raise Error(f"{program.name}: the default cannot be compiled and run: {default}")
+            raise Error(f"{space.graph.name}: the default cannot be compiled and run: {default}")
 
     def describe(self, journal: Journal, config: dict[str, Any], problem: str, device: str) -> None:
         """Write the work of the program to a journal, for `learn`."""
