@@ -1,5 +1,6 @@
-/* The innermost loops: serial, allocation-free, cannot fail. Every kernel exists once per instruction set
-   (isa_*.c include all.inc with another vector width); select.c picks a table at run time.
+/* The innermost loops: serial, allocation-free, cannot fail. Every kernel exists once per vector width
+   (isa_*.c include all.inc); levels that only multiply otherwise have those kernels alone, and select.c adds the others
+   and picks a table at run time.
    Threads, memory and shapes are the business of ops/. */
 #ifndef TG_KERNELS_H
 #define TG_KERNELS_H

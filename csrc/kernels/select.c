@@ -14,7 +14,7 @@
 #define TG_X86 0
 #endif
 
-/* One table per precision. */
+/* One table per precision. Those of the last two have NULL where a kernel is that of the level before. */
 extern const tg_kernels tg_isa_baseline[TG_PRECISIONS];
 #if TG_X86
 extern const tg_kernels tg_isa_avx2[TG_PRECISIONS], tg_isa_avx512[TG_PRECISIONS],
@@ -22,19 +22,44 @@ extern const tg_kernels tg_isa_avx2[TG_PRECISIONS], tg_isa_avx512[TG_PRECISIONS]
 #endif
 
 static const tg_kernels *tables[TG_MOST_LEVELS]; /* the first of each level's tables, TG_F32 */
+#if TG_X86
+static tg_kernels avx512_vnni[TG_PRECISIONS], avx512_bf16[TG_PRECISIONS];
+#endif
 static const char *names[TG_MOST_LEVELS + 1];
 static const tg_kernels *_Atomic chosen = NULL;
+
+#if TG_X86
+/* The tables of a level that has some kernels of its own, and else those of `base`. */
+static void complete(tg_kernels *whole, const tg_kernels *own, const tg_kernels *base) {
+    for (int i = 0; i < TG_PRECISIONS; i++) {
+        whole[i] = base[i];
+        whole[i].name = own[TG_F32].name;
+#define TG_TAKE(kernel, ret, args)                                                                           \
+    if (own[i].kernel != NULL) whole[i].kernel = own[i].kernel;
+        TG_PRODUCT_LIST(TG_TAKE)
+        TG_KERNEL_LIST(TG_TAKE)
+#undef TG_TAKE
+    }
+}
+
+static void complete_all(void) {
+    complete(avx512_vnni, tg_isa_avx512_vnni, tg_isa_avx512);
+    complete(avx512_bf16, tg_isa_avx512_bf16, avx512_vnni);
+}
+#endif
 
 /* The tables of the levels that `cpu` can run, fastest first; returns their number. */
 static int levels_of(const tg_cpu *cpu, const tg_kernels *levels[TG_MOST_LEVELS]) {
     int n = 0;
 #if TG_X86
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, complete_all);
     const int avx2 = cpu->avx2 && cpu->fma && cpu->bmi2, vnni = cpu->avx512vnni,
               avx512 = cpu->avx512f && cpu->avx512vl && cpu->avx512bw && cpu->avx512dq && avx2,
               bf16 = vnni && cpu->avx512bf16; /* every CPU with the bf16 product also has the int8 one */
-    if (avx512 && bf16 && cpu->amd) levels[n++] = tg_isa_avx512_bf16;
-    if (avx512 && vnni) levels[n++] = tg_isa_avx512_vnni;
-    if (avx512 && bf16 && !cpu->amd) levels[n++] = tg_isa_avx512_bf16;
+    if (avx512 && bf16 && cpu->amd) levels[n++] = avx512_bf16;
+    if (avx512 && vnni) levels[n++] = avx512_vnni;
+    if (avx512 && bf16 && !cpu->amd) levels[n++] = avx512_bf16;
     if (avx512) levels[n++] = tg_isa_avx512;
     if (avx2) levels[n++] = tg_isa_avx2;
 #else
