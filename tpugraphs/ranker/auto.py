@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import metrics
-from tpugraphs.data import family, split_configs
-from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data import Graph, Graphs, Rows, Schema, family, split_configs
+from tpugraphs.data.graph import Valid
 from tpugraphs.data.identity import known_as
-from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions
@@ -32,8 +31,7 @@ from tpugraphs.ranker.folds import Fold, unseen_graphs
 from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess, Process
 from tpugraphs.ranker.ranker import ESTIMATORS, Ranker
 from tpugraphs.recipes import Recipe
-from tpugraphs.system import Progress, counted, log, tensorfile
-from tpugraphs.system.arguments import check_type
+from tpugraphs.system import Progress, check_type, counted, log, tensorfile
 from tpugraphs.training.callbacks import Callback, History, pass_on_interrupt
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.trainset import as_graphs, no_graphs, warn_of_skipped
@@ -46,6 +44,10 @@ _LEAST = 10  # configs of a single graph to choose by
 _UNSEEN = 0.25  # of its configs, in a fold
 _ERRORS = 2  # standard errors between what counts as equally good
 _SHARE = 0.5  # of the time, for the first look at all that is short
+_ENTRIES: dict[str, Any] = {  # of a choice in a file, with their types
+    "members": list, "steps": int, "objective": str, "values": dict, "judged": int, "folds": int,
+    "left_out": dict,
+}  # fmt: skip
 
 Values = NDArray[np.float64]
 
@@ -122,10 +124,14 @@ class AutoEstimator(Estimator):
 
     Attributes
     ----------
+    kind : str
+        It ranks graphs of any schema.
     ensemble : Ensemble or None
         What was trained.
     choice : Choice or None
     """
+
+    kind: str = "graph"
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
         self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
@@ -134,11 +140,6 @@ class AutoEstimator(Estimator):
         self.history: History | None = None
         self.learnt_from: frozenset[str] = frozenset()
         self.single = False  # whether all that is learnt is one graph
-
-    @property
-    def kind(self) -> str:
-        """It ranks graphs of any schema."""
-        return "graph"
 
     @property
     def fitted(self) -> bool:
@@ -240,20 +241,11 @@ class AutoEstimator(Estimator):
         """Restore what `to_file` returned; CheckpointError if that is damaged."""
         rankers = filekinds.read_members(path, metadata, tensors)
         given = tensorfile.entry(path, metadata, "choice", dict)
-        kinds = {
-            "steps": int,
-            "objective": str,
-            "values": dict,
-            "judged": int,
-            "folds": int,
-            "left_out": dict,
-        }
-        choice = {name: tensorfile.entry(path, given, name, kind) for name, kind in kinds.items()}
-        members = tensorfile.entry(path, given, "members", list)
+        choice = {name: tensorfile.entry(path, given, name, kind) for name, kind in _ENTRIES.items()}
         with tensorfile.sound(path, "choice", "what was chosen, and by which values"):
+            choice["members"] = tuple(map(str, choice["members"]))
             choice["values"] = {name: float(value) for name, value in choice["values"].items()}
-            self.ensemble = Ensemble(rankers)
-            self.choice = Choice(tuple(map(str, members)), **choice)
+            self.ensemble, self.choice = Ensemble(rankers), Choice(**choice)
             str(self.choice)  # its values have the name of what was chosen
 
 
@@ -278,18 +270,19 @@ class _Search:
         self, auto: AutoEstimator, graphs: list[Graph], valid: Any, steps: int | None, began: float,
         bar: Progress,
     ) -> None:  # fmt: skip
-        self.auto, self.began, self.bar = auto, began, bar
+        self.auto, self.fields, self.began, self.bar = auto, auto.fields, began, bar
         self.lengths = _STEPS if steps is None else (steps,)
         self.tried: dict[tuple[str, int], _Tried] = {}
         self.left_out: dict[str, str] = {}
-        self.folds = _folds(graphs, valid, auto.fields.cv, auto.seed)
+        self.folds = _folds(graphs, valid, self.fields.cv, auto.seed)
         self.times: list[Values] = []  # of the judged graphs
         self.made: dict[str, Any] = {}  # members, trained on all graphs
         first = graphs[0]  # without features of its own a graph is nothing but its nodes
-        self.described = first.graph_feat is not None and first.num_nodes > 1
+        described = first.graph_feat is not None and first.num_nodes > 1
+        self.names = (PROCESS, TREES, *(_NETWORKS if described else [NETWORK]))
 
     def _left(self) -> float:
-        return float(self.auto.fields.seconds) - (time.monotonic() - self.began)
+        return float(self.fields.seconds) - (time.monotonic() - self.began)
 
     def choose(self) -> Choice:
         """Return what ranks best.
@@ -299,7 +292,7 @@ class _Search:
         Error
             Nothing can be trained on these graphs.
         """
-        fields, shortest = self.auto.fields, self.lengths[0]
+        fields = self.fields
         if fields.members:
             named = tuple(dict.fromkeys(part.strip() for part in fields.members.split("+")))
             if unknown := [name for name in named if name not in (PROCESS, TREES, *_NETWORKS)]:
@@ -308,14 +301,12 @@ class _Search:
             if failed := [name for name in named if name in self.left_out]:
                 raise Error(f"auto: {failed[0]}: {self.left_out[failed[0]]}")
             return Choice(named, self.lengths[len(self.lengths) > 1], fields.objective, {}, 0, 0, {})
-        short = [(PROCESS, shortest), (TREES, shortest), (NETWORK, shortest)]
-        short += [(ROWS, shortest)] * self.described
         if self.folds and not self.times:
-            self._first_look(short)
+            self._first_look()
             self._longer_networks()
         if self.tried:
             return self._best()
-        if left := [name for name, _ in short if name not in self.left_out]:
+        if left := [name for name in self.names if name not in self.left_out]:
             return Choice((left[0],), self.lengths[-1], fields.objective, {}, 0, 0, self.left_out)
         why = "; ".join(f"{name}: {text}" for name, text in self.left_out.items())
         raise Error(f"auto: nothing can be trained on these graphs: {why}")
@@ -325,17 +316,16 @@ class _Search:
         self.left_out[name] = str(why)
         self.tried = {key: tried for key, tried in self.tried.items() if key[0] != name}
 
-    def _first_look(self, short: list[tuple[str, int]]) -> None:
+    def _first_look(self) -> None:
         """Try all that is short on the first fold; then on as many more as half of the time allows."""
         for number, fold in enumerate(self.folds):
             began = time.monotonic()
-            for key in short:
-                if key[0] not in self.left_out:
-                    self._try(key, fold)
+            for name in self.names:
+                if name not in self.left_out:
+                    self._try((name, self.lengths[0]), fold)
             taken = time.monotonic() - began
-            for graph in fold.unseen:
-                times = measured_runtimes(graph, np.asarray(graph.ran))
-                self.times.append(np.asarray(times, np.float64))
+            runtimes = (measured_runtimes(graph, graph.ran) for graph in fold.unseen)
+            self.times += [np.asarray(times, np.float64) for times in runtimes]
             if number + 1 < len(self.folds) and taken > _SHARE * self._left() - taken:
                 self.folds = self.folds[: number + 1]
                 break
@@ -357,7 +347,7 @@ class _Search:
 
     def _better(self, key: tuple[str, int], other: tuple[str, int]) -> bool:
         """Return whether a candidate beats another by the objective or by Kendall's tau."""
-        objectives = {self.auto.fields.objective, "order"}
+        objectives = {self.fields.objective, "order"}
         return any(self._values([key], one).mean() < self._values([other], one).mean() for one in objectives)
 
     def _try(self, key: tuple[str, int], fold: Fold) -> bool:
@@ -370,21 +360,19 @@ class _Search:
                 self.leave_out(key[0], error)
             self.tried.pop(key, None)  # a longer network: the shorter one stays
             return False
-        chooses = key[0] == PROCESS and self.auto.fields.objective == "best-of-k"
+        chooses = key[0] == PROCESS and self.fields.objective == "best-of-k"
         tried = self.tried.setdefault(key, _Tried([], [] if chooses else None, 0.0))
-        for i in range(len(fold.unseen)):
-            graph = fold.unseen[i]
-            rows = np.asarray(graph.ran)
-            tried.scores.append(np.asarray(scorer.predict(graph, rows), np.float64))
+        for graph in fold.unseen:
+            tried.scores.append(np.asarray(scorer.predict(graph, graph.ran), np.float64))
             if tried.chosen is not None:
-                tried.chosen.append(scorer.choose(graph, self.auto.fields.tried, rows))
+                tried.chosen.append(scorer.choose(graph, self.fields.tried, graph.ran))
         tried.seconds += time.monotonic() - began
         self.bar.update(1)
         return True
 
     def _values(self, keys: Sequence[tuple[str, int]], objective: str) -> Values:
         """Return how bad the mean of the scores is on every judged graph."""
-        found, count = np.empty(len(self.times)), self.auto.fields.tried
+        found, count = np.empty(len(self.times)), self.fields.tried
         chosen = next((one for key in keys if (one := self.tried[key].chosen) is not None), None)
         for i, times in enumerate(self.times):
             scores = np.mean([self.tried[key].scores[i] for key in keys], 0)
@@ -398,7 +386,7 @@ class _Search:
         return found
 
     def _best(self) -> Choice:
-        objective = self.auto.fields.objective
+        objective = self.fields.objective
         judge = partial(self._values, objective=objective)
         networks = [key for key in self.tried if key[0] in _NETWORKS]
         network = min(networks, key=lambda key: float(judge([key]).mean()), default=None)
@@ -409,10 +397,9 @@ class _Search:
         close = [i for i, value in enumerate(values) if _as_good(value, best)]
         taken = means[min(close, key=lambda i: float(self._values(means[i], "order").mean()))]
         sign = -1 if objective == "order" else 1
-        told = {
-            " + ".join(name for name, _ in c): sign * float(v.mean())
-            for c, v in zip(means, values, strict=True)
-        }
+        told = dict[str, float]()
+        for one, value in zip(means, values, strict=True):
+            told[" + ".join(name for name, _ in one)] = sign * float(value.mean())
         for name, steps in networks:
             if (name, steps) != network:
                 told[f"{name} of {counted(steps, 'step')}"] = sign * float(judge([(name, steps)]).mean())
