@@ -78,10 +78,11 @@ class Trees:
         return float(loss)
 
 
+Floats = NDArray[np.float32]
 # Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
-Part = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]
+Part = tuple[Floats, NDArray[np.float64], Floats]
 Table = list[Part]
-Score = Callable[[NDArray[np.float32]], NDArray[Any]]  # of a table (n, F): scores (n,)
+Score = Callable[[Floats], NDArray[Any]]  # of a table (n, F): scores (n,)
 
 
 class TreeEstimator(Estimator):
@@ -201,9 +202,7 @@ class TreeEstimator(Estimator):
             tables.setdefault(self._size(graph), []).append(self._learnt(features, times, own, i))
         return tables
 
-    def _learnt(
-        self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
-    ) -> Part:
+    def _learnt(self, features: Floats, times: NDArray[Any], weights: Floats, number: int) -> Part:
         """Make training rows from features (n, F), runtimes (n,) and weights (n,) of a graph."""
         return features, targets(times, self.fields.target), weights
 
@@ -224,9 +223,7 @@ class TreeEstimator(Estimator):
             "num_threads": _core.get_num_threads(),
         }  # fmt: skip
 
-    def _some(
-        self, graph: Graph, most: int, number: int, weights: NDArray[np.float32] | None = None
-    ) -> NDArray[np.int64]:
+    def _some(self, graph: Graph, most: int, number: int, weights: Floats | None = None) -> NDArray[np.int64]:
         """Return rows of configs that ran with a weight above 0, ascending: all, or a sample of `most`."""
         rows = np.asarray(graph.ran)
         if weights is not None:
@@ -260,7 +257,7 @@ class TreeEstimator(Estimator):
 
     def scores(
         self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self.kind)
         if self.schema is not None:
@@ -271,9 +268,7 @@ class TreeEstimator(Estimator):
         with Progress(rows.size, "predict", "config", verbose) as progress:
             return self._scores(graph, rows, progress)
 
-    def _scores(
-        self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def _scores(self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None) -> Floats:
         tree = self._nearest(self._size(graph))
         score, scores = self._scorer(graph, tree), np.empty(rows.size, np.float32)
         for start in range(0, rows.size, self._chunk):
@@ -293,7 +288,7 @@ class TreeEstimator(Estimator):
         """Return the function that scores rows of a graph's table."""
         return lambda table: tree.forest.scores(table, self._rounds)
 
-    def _table(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _table(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Return the recipe's table (n, F), as the core takes it."""
         return np.ascontiguousarray(self.recipe.features(self.fields, graph, rows), np.float32)
 
@@ -400,9 +395,7 @@ class TreePairEstimator(TreeEstimator):
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"objective": "binary", "metric": "binary"}
 
-    def _learnt(
-        self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
-    ) -> Part:
+    def _learnt(self, features: Floats, times: NDArray[Any], weights: Floats, number: int) -> Part:
         """Draw pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
         n = times.size
         ones, others = [], []
@@ -435,6 +428,6 @@ class TreePairEstimator(TreeEstimator):
         return tree
 
 
-def _paired(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+def _paired(one: Floats, other: Floats) -> Floats:
     """Make the rows [one | one - other] (n, 2F)."""
     return np.hstack([one, one - other])
