@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import json
 import math
 import os
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
-from tpugraphs.data.identity import facts, fingerprint
+from tpugraphs.data.identity import digest, facts, fingerprint
 from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.evaluation import measured_runtimes, plot
-from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
+from tpugraphs.evaluation import evaluate, measured_runtimes, plot
+from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE
 from tpugraphs.ranker.baselines import random_scores
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold, trained
@@ -195,10 +195,8 @@ def _tasks(
 
 def _content(fold: Fold) -> str:
     """Hash of all graphs of a fold."""
-    h = hashlib.blake2b(digest_size=8)
-    for part in _PARTS:
-        h.update("".join([*(fingerprint(graph, True) for graph in vars(fold)[part]), "/"]).encode())
-    return h.hexdigest()
+    parts = ([*(fingerprint(graph, True) for graph in vars(fold)[part]), "/"] for part in _PARTS)
+    return digest(itertools.chain.from_iterable(parts), 8)
 
 
 @dataclass(frozen=True)
@@ -320,8 +318,8 @@ class Task(NamedTuple):
             "data": data,
             **({} if ranker.precision == "f32" else {"precision": ranker.precision}),
         }
-        digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8).hexdigest()
-        return f"{recipe.name}-{ranker.seed}-{digest}.safetensors"
+        hashed = digest([json.dumps(identity, sort_keys=True)], 8)
+        return f"{recipe.name}-{ranker.seed}-{hashed}.safetensors"
 
     def run(self) -> Trial:
         """Train and judge, then free the scorer: it would count in the peak memory of other trials."""
@@ -357,8 +355,7 @@ def judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, f
     """Return the mean of every metric over graphs, leaving out graphs where any order is perfect."""
     found: dict[str, list[float]] = {}
     for graph, own in zip(graphs, scores, strict=True):
-        ran, collection = np.asarray(graph.ran), graph.collection or graph.kind
-        row = Row.judge(str(graph.name), collection, "", own[ran], measured_runtimes(graph, ran))
+        (row,) = evaluate(lambda _, own=own: own, graph, verbose=False).rows
         for name in (name for name in row.values if name not in row.trivial):
             found.setdefault(name, []).append(row.values[name])
     return {name: float(np.mean(values)) for name, values in found.items()}
@@ -479,8 +476,7 @@ class Comparison:
         for number, fold in enumerate(self.folds):
             members = [trial for trial in self.trials if trial.fold == fold.name]
             # raw scores of different recipes have different units
-            kinds: list[tuple[str, str, NDArray[np.float64] | None]]
-            kinds = [(f"ensemble of all, {normalize}", normalize, None) for normalize in NORMALIZE[1:]]
+            kinds: list[tuple[str, str, Any]] = [(f"ensemble of all, {n}", n, None) for n in NORMALIZE[1:]]
             if len(fold.valid):
                 kinds.append(("ensemble, weights fitted", "rank", self._weights(members, fold)))
             for name, normalize, weights in kinds:
@@ -497,21 +493,17 @@ class Comparison:
 
     # Tables and plots
 
-    def _lines(self) -> list[dict[str, str]]:
-        lines = []
+    def _lines(self) -> Iterator[dict[str, str]]:
         for one in (*self.summaries, *self.ensembles(), self.random):
             was_trained = one.seconds > 0
-            lines.append(
-                {
-                    "scorer": one.name,
-                    **{HEADS.get(metric, metric): _spread(metric, one) for metric in self.shown},
-                    "parameters": f"{one.parameters:,}" if one.parameters else "-",
-                    "training s": f"{one.seconds:.0f}" if was_trained else "-",
-                    "peak MB": f"{one.peak / 1e6:.0f}" if one.peak is not None else "-",
-                    "ms per 1,000": f"{1e3 * one.per_1000:.1f}" if was_trained else "-",
-                }
-            )
-        return lines
+            yield {
+                "scorer": one.name,
+                **{HEADS.get(metric, metric): _spread(metric, one) for metric in self.shown},
+                "parameters": f"{one.parameters:,}" if one.parameters else "-",
+                "training s": f"{one.seconds:.0f}" if was_trained else "-",
+                "peak MB": f"{one.peak / 1e6:.0f}" if one.peak is not None else "-",
+                "ms per 1,000": f"{1e3 * one.per_1000:.1f}" if was_trained else "-",
+            }
 
     def table(self) -> str:
         """Return aligned text: one line per recipe, best first; then ensembles and a random order."""
