@@ -126,12 +126,10 @@ def fitted_weights(
     total = [np.zeros(part.size) for part in own[0]]
     chosen, best, kept = list[int](), -math.inf, 0
     for _ in range(rounds):
-        values = []
-        for member in own:
-            together = [t + part for t, part in zip(total, member, strict=True)]
-            values.append(float(np.mean([judge(s, y) for s, y in zip(together, times, strict=True)])))
+        sums = [[t + part for t, part in zip(total, member, strict=True)] for member in own]
+        values = [float(np.mean([judge(s, y) for s, y in zip(one, times, strict=True)])) for one in sums]
         chosen.append(int(np.argmax(values)))
-        total = [t + part for t, part in zip(total, own[chosen[-1]], strict=True)]
+        total = sums[chosen[-1]]
         if values[chosen[-1]] > best:
             best, kept = values[chosen[-1]], len(chosen)
     return np.bincount(chosen[:kept], minlength=len(own)).astype(np.float64)
@@ -222,8 +220,7 @@ class Ensemble(ScorerBase):
     @property
     def across_configs(self) -> bool:
         """Whether a score depends on the other configs that are scored with it."""
-        scaled = self.normalize != "none"
-        return scaled or any(getattr(ranker, "across_configs", False) for ranker in self.rankers)
+        return self.normalize != "none" or any(getattr(r, "across_configs", False) for r in self.rankers)
 
     @property
     def num_parameters(self) -> int:
@@ -325,11 +322,9 @@ class Ensemble(ScorerBase):
             No graphs, or one without measured runtimes.
         """
         check_choice("metric", metric, VALIDATION)
-        judged = [(graph, np.asarray(graph.ran)) for graph in every_graph("valid", valid)]
-        times = [measured_runtimes(graph, rows) for graph, rows in judged]
-        scores = [
-            [ranker.predict(graph, rows, **options) for graph, rows in judged] for ranker in self.rankers
-        ]
+        graphs = list(every_graph("valid", valid))
+        times = [measured_runtimes(graph, graph.ran) for graph in graphs]
+        scores = [[one.predict(graph, graph.ran, **options) for graph in graphs] for one in self.rankers]
         weights = fitted_weights(scores, times, VALIDATION[metric], self.normalize)
         return Ensemble(self.rankers, weights.tolist(), self.normalize)
 
@@ -453,11 +448,9 @@ def distill(
     ranker = Ranker(student) if isinstance(student, str) else student
     if not isinstance(ranker, Ranker):
         raise ConfigError(f"student: expected a tg.Ranker or the name of a recipe, got {student!r:.60}")
-    network = ranker.estimator
-    target = (
-        network.fields.target if isinstance(network, NetworkEstimator) and "values" in network.reads else ""
-    )
-    if target in _RUNTIMES:
+    fits_values = isinstance(ranker.estimator, NetworkEstimator) and "values" in ranker.network.reads
+    if fits_values and ranker.fields.target in _RUNTIMES:
+        target = ranker.fields.target
         why = f"{ranker.recipe} fits runtimes (target={target!r}) and a teacher gives an order"
         raise ConfigError(f"student: {why}; set target='normal-score' or another loss")
     sequence = enumerate(every_graph("graphs", graphs))
