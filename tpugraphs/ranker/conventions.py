@@ -81,8 +81,8 @@ class Convention:
         if not params:
             return self
         given = dict(self.get_params(deep=False))
-        inner_last = sorted(params, key=lambda name: "__" in name)  # they refer to scorers given in this call
-        for name, value in ((name, params[name]) for name in inner_last):
+        inner_last = sorted(params.items(), key=lambda one: "__" in one[0])  # of scorers given in this call
+        for name, value in inner_last:
             outer, _, inner = name.partition("__")
             if outer not in given or (inner and not hasattr(given[outer], "set_params")):
                 known = f"{type(self).__name__}; there are {', '.join(given)}"

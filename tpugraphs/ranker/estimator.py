@@ -130,15 +130,10 @@ class NetworkEstimator(Network):
             Losses and metrics of the fit.
         """
         with locked_folder(how.checkpoint_dir, how.communicator) as folder:
-            return self.begin(train, valid, folder, how).run()
+            return self.begin(train, valid, folder, how, None).run()
 
     def begin(
-        self,
-        train: Graphs,
-        valid: Valid,
-        folder: str | None,
-        how: FitOptions,
-        data: TrainingSet | None = None,
+        self, train: Graphs, valid: Valid, folder: str | None, how: FitOptions, data: TrainingSet | None
     ) -> Fit:
         """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
 
@@ -150,7 +145,7 @@ class NetworkEstimator(Network):
             Of checkpoints.
         how : FitOptions
             The other arguments.
-        data : TrainingSet, optional
+        data : TrainingSet or None
             The graphs, as a fit of the same recipe with another seed has prepared them.
 
         Returns

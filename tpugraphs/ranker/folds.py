@@ -163,8 +163,8 @@ def unseen_graphs(
 def _labels(graphs: GraphSequence, groups: Any) -> list[Hashable]:
     if groups is None:
         return list(range(len(graphs)))
-    if groups == "family" or callable(groups):
-        label = groups if callable(groups) else family
+    label = family if groups == "family" else groups
+    if callable(label):
         return [label(graph) for graph in Part(graphs)]
     if isinstance(groups, str):
         raise ConfigError(f"group: expected 'family', a function of a graph, or labels, got {groups!r}")

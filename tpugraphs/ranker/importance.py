@@ -206,8 +206,8 @@ def permutation_importance(
     """
     check_whole("repeats", repeats, 1)
     check_whole("seed", seed, 0)
-    metric = getattr(scorer, "metric", "tau") if metric is None else metric
-    check_choice("metric", metric, VALIDATION)
+    own = getattr(scorer, "metric", "tau")
+    metric = check_choice("metric", own if metric is None else metric, VALIDATION)
     parts = PARTS if parts is None else parts
     if isinstance(parts, str) or not parts or not set(parts) <= set(PARTS):
         raise ConfigError(f"parts: expected some of {', '.join(PARTS)}, got {parts!r}")

@@ -310,5 +310,4 @@ class Nearest(_Router):
         raise ConfigError(f"Nearest cannot be saved: {why}; save its `rankers`")
 
     def __repr__(self) -> str:
-        count = len(self._graphs) if self.fitted else 0
-        return f"<Nearest: {self.n} of {counted(count, 'graph')} by {self.by}, {self.ranker!r}>"
+        return f"<Nearest: {self.n} of {counted(len(self._graphs), 'graph')} by {self.by}, {self.ranker!r}>"

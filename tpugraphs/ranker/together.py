@@ -1,7 +1,5 @@
 """Training of several networks side by side, in threads that take turns and on ranks that share them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
