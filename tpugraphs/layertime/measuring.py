@@ -11,21 +11,15 @@ import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.distributed.farm import (
-    ExecutorLike,
-    check_executor,
-    check_kind,
-    device_name,
-    farmed,
-    on_device,
-    one_line,
-)
+from tpugraphs.distributed import farm
+from tpugraphs.distributed.farm import ExecutorLike
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime import devices
 from tpugraphs.layertime.devices import FIGURES, Device
@@ -152,7 +146,7 @@ def measure(
     check_whole("seed", seed, 0)
     check_whole("repeats", repeats, 1, _MOST_REPEATS)
     devices.check_threads(threads)
-    check_executor(executor)
+    farm.check_executor(executor)
     check_number("least_ms", least_ms, 0, 1e5, above=True)
     if layers is not None and training is not None:
         raise ConfigError("training: layers that are given say it by their column 'optimizer'")
@@ -167,14 +161,11 @@ def measure(
         rows = Rows(path, names)
         known = device is None and len(rows) and Columns(rows.columns, str(rows.path)).described_devices()
         earlier = known[0][0] if known else None
-        ((_, site),) = farmed(executor, _site, [(framework, gpu, threads, device, name, earlier)])
+        ((_, site),) = farm.farmed(executor, _site, [(framework, gpu, threads, device, name, earlier)])
         wanted = draw(kind, count, seed, training) if layers is None else layers
         given = read_table(wanted, kind, site.device, timed=False)
-        constants = {"framework": framework, "version": site.version, "repeats": repeats}
-        constants |= {
-            "device": site.device.name,
-            **{figure: getattr(site.device, figure) for figure in FIGURES},
-        }
+        constants = {"framework": framework, "version": site.kind["version"], "repeats": repeats}
+        constants |= zip(("device", *FIGURES), astuple(site.device), strict=True)
         values = zip(*(column.tolist() for column in given.columns.values()), strict=True)
         described = [dict(zip(given.columns, row, strict=True)) | constants for row in values]
         refused, done = _refused(site, given), rows.resume(described)
@@ -192,12 +183,7 @@ class Site(NamedTuple):
     threads: int | None
     device: Device
     room: float  # bytes
-    kind: dict[str, str]  # of machine
-
-    @property
-    def version(self) -> str:
-        """Version of the framework."""
-        return self.kind["version"]
+    kind: dict[str, str]  # of machine, and version of the framework
 
 
 def _site(
@@ -209,8 +195,7 @@ def _site(
     Measured rates differ a little every time, so those of the file are kept if name and threads are the same.
     """
     with closing(FRAMEWORKS[framework](gpu, threads)) as library:
-        free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
-        kind = _kind(library)
+        kind, free_gib = _kind(library), None if library.gpu else machine.memory_gib("MemAvailable")
         if device is not None and device != "this":
             found = devices.get_device(device)
             if not library.gpu and found.units != library.threads:
@@ -226,9 +211,8 @@ def _site(
                 found = earlier
             else:
                 found = devices.this_device(library.threads, name)
-    return Site(
-        framework, gpu, threads, found, found.memory_gb * 1e9 if free_gib is None else free_gib * 2**30, kind
-    )
+    room = found.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
+    return Site(framework, gpu, threads, found, room, kind)
 
 
 def _kind(library: Torch | Jax) -> dict[str, str]:
@@ -239,15 +223,15 @@ def _kind(library: Torch | Jax) -> dict[str, str]:
 def _timed(site: Site, kind: str, layer: dict[str, Any], repeats: int, least_ms: float) -> Times | str:
     """Measure a layer, or return why that failed."""
     with closing(FRAMEWORKS[site.framework](site.gpu, site.threads)) as library:
-        check_kind(_kind(library), site.kind, "executor", "give it workers on machines of one kind")
-        device = device_name("gpu" if library.gpu else "cpu")
+        farm.check_kind(_kind(library), site.kind, "executor", "give it workers on machines of one kind")
+        device = farm.device_name("gpu" if library.gpu else "cpu")
         try:
-            with on_device(device, alone=False):
+            with farm.on_device(device, alone=False):
                 step = library.step(kind, layer)
-            with on_device(device):
+            with farm.on_device(device):
                 return time_step(step, repeats, least_ms)
         except Exception as error:  # whatever a framework raises: the other layers are measured
-            return f"with {one_line(f'{type(error).__name__}: {error}')[:_REASON]}"
+            return f"with {farm.one_line(f'{type(error).__name__}: {error}')[:_REASON]}"
 
 
 def _refused(site: Site, layers: LayerTable) -> list[str]:
@@ -271,16 +255,15 @@ def _results(
         sent = [number for number in numbers if number not in found]
         for place in range(_REFERENCE, len(sent), _REFERENCE + 1) if not refused[0] else ():
             sent.insert(place, -1)
-        coming = iter(numbers)
-        ahead = next(coming)
-        for place, result in farmed(executor, _timed, [jobs[max(number, 0)] for number in sent]):
+        ahead = start
+        for place, result in farm.farmed(executor, _timed, [jobs[max(number, 0)] for number in sent]):
             if sent[place] < 0:
                 yield -1, result
             else:
                 found[sent[place]] = result
             while ahead in found:
                 yield ahead, found.pop(ahead)
-                ahead = next(coming, -1)
+                ahead += 1
         yield from sorted(found.items())
 
 
@@ -319,10 +302,8 @@ def _measure_all(
     first = float(rows.columns["time_median_ms"][0])
     drift = max((one / first for one in again), key=lambda one: abs(math.log(one)), default=1.0)
     if rows.columns[_NUMBER][0] == "0" and abs(drift - 1) > _DRIFT:
-        text = (
-            f"the first layer took {drift:.2f} times as long when it was measured again: is the machine busy?"
-        )
-        warnings.warn(text, stacklevel=3)
+        again_text = "when it was measured again: is the machine busy?"
+        warnings.warn(f"the first layer took {drift:.2f} times as long {again_text}", stacklevel=3)
 
 
 # ---- the file
