@@ -9,6 +9,7 @@ GPU, products with M or K of 64 run at half the rate of those with 128, products
 import copyreg
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -227,12 +228,14 @@ def passing(
     return Work(operations * passes, *sizes, passes, times * BYTES * more.pop("updated", weights), **more)
 
 
-def product(
-    c: Any, rows: Floats, cols: Floats, depth: Floats, count: Any, read: Floats, weights: Floats, **more: Any
-) -> Work:
-    """Return the work of `count` products, with inputs of `read` numbers and `weights` numbers."""
+def product(c: Any, rows: Floats, cols: Floats, depth: Floats, count: Any = 1, **more: Any) -> Work:
+    """Return the work of `count` products.
+
+    By default the inputs `read` and the `weights` are their first and second factors.
+    """
     flops, written = 2 * rows * cols * depth * count, rows * cols * count
-    return passing(c, flops, read, written, weights, 3, product=(rows, cols, depth, count), **more)
+    sizes = {"read": count * rows * depth, "weights": count * depth * cols, "training": 3}
+    return passing(c, flops, written=written, product=(rows, cols, depth, count), **sizes | more)
 
 
 # ---- columns of several kinds
@@ -307,7 +310,7 @@ def _convolution(
         rows, depth = batch * output_size(c, side_, kernel_, stride_) ** dimensions, kernel**dimensions * cin
         depth /= groups
         read = batch * side**dimensions * cin
-        return product(c, rows, cout / groups, depth, groups, read, depth * cout)
+        return product(c, rows, cout / groups, depth, groups, read=read, weights=depth * cout)
 
     def settings(layer: Layer) -> tuple[list[int], int, bool, tuple[int, int]]:
         sizes = [getattr(layer, name) for name in (cin_, cout_, kernel_, stride_)]
@@ -317,10 +320,8 @@ def _convolution(
 
     def torch(torch: Any, layer: Layer) -> Any:
         sizes, groups, bias, around = settings(layer)
-        make = getattr(torch.nn, f"Conv{dimensions}d")
-        return _padded(
-            torch, around, dimensions, lambda padding: make(*sizes, padding, groups=groups, bias=bias)
-        )
+        make = partial(getattr(torch.nn, f"Conv{dimensions}d"), *sizes, groups=groups, bias=bias)
+        return _padded(torch, around, dimensions, make)
 
     def jax(jax: Any, layer: Layer) -> InJax:
         (cin, cout, kernel, stride), groups, bias, around = settings(layer)
@@ -347,9 +348,8 @@ def _pooling(c: Layer) -> Work:
 
 def _pooling_torch(torch: Any, layer: Layer) -> Any:
     sizes, largest = [getattr(layer, name) for name in _SLIDING], layer.op == "max"
-    pool = torch.nn.MaxPool2d if largest else torch.nn.AvgPool2d
-    fill = -np.inf if largest else 0.0
-    return _padded(torch, _ends(layer, *sizes), 2, lambda padding: pool(*sizes[1:], padding), fill)
+    pool = partial(torch.nn.MaxPool2d if largest else torch.nn.AvgPool2d, *sizes[1:])
+    return _padded(torch, _ends(layer, *sizes), 2, pool, fill=-np.inf if largest else 0.0)
 
 
 def _pooling_jax(jax: Any, layer: Layer) -> InJax:
@@ -402,13 +402,14 @@ def _attention(c: Layer) -> Work:
     """Return the work of products of queries and keys, and of their softmax and values."""
     count = c.batch * c.heads
     read = count * c.head_size * (c.queries + 2 * c.keys)
-    return product(c, c.queries, c.head_size, 2 * c.keys, count, read, 0 * c.batch)
+    return product(c, c.queries, c.head_size, 2 * c.keys, count, read=read, weights=0 * c.batch)
 
 
 def _lstm(c: Layer) -> Work:
     """Return the work of an LSTM: all steps read the weights of the four gates."""
     cols, depth = 4 * c.dim_hidden, c.dim_input + c.dim_hidden
-    return product(c, c.batch, cols, depth, c.length, c.batch * c.length * c.dim_input, cols * depth)
+    read = c.batch * c.length * c.dim_input
+    return product(c, c.batch, cols, depth, c.length, read=read, weights=cols * depth)
 
 
 def _lstm_torch(torch: Any, layer: Layer) -> Any:
@@ -449,9 +450,7 @@ _PRODUCTS = (
     Kind(
         "dense",
         (_MANY, *_sizes(_WIDE, dim_input=(1, 8192), dim_output=(1, 8192)), _ACTIVATION, _OPTIMIZER),
-        lambda c: product(
-            c, c.batch, c.dim_output, c.dim_input, 1, c.batch * c.dim_input, c.dim_input * c.dim_output
-        ),
+        lambda c: product(c, c.batch, c.dim_output, c.dim_input),
         inputs=shaped("batch dim_input"),
         torch=lambda torch, layer: torch.nn.Linear(layer.dim_input, layer.dim_output),
         jax=lambda jax, layer: _affine(layer.dim_input, layer.dim_output),
@@ -459,7 +458,7 @@ _PRODUCTS = (
     Kind(
         "linear",
         _matrices(8192, 64, 4096),
-        lambda c: product(c, c.B * c.M, c.K, c.N, 1, c.B * c.M * c.N, c.N * c.K),
+        lambda c: product(c, c.B * c.M, c.K, c.N),
         inputs=shaped("B M N"),
         torch=lambda torch, layer: torch.nn.Linear(layer.N, layer.K),
         jax=lambda jax, layer: _affine(layer.N, layer.K),
@@ -468,7 +467,7 @@ _PRODUCTS = (
     Kind(
         "bmm",
         _matrices(2048, 256, 2048),
-        lambda c: product(c, c.M, c.K, c.N, c.B, c.B * c.M * c.N, c.B * c.N * c.K, updated=0),
+        lambda c: product(c, c.M, c.K, c.N, c.B, updated=0),
         inputs=shaped("B M N", "B N K"),
         torch=lambda torch, layer: torch.bmm,
         jax=lambda jax, layer: (lambda p, a, b: jax.numpy.matmul(a, b), {}),
@@ -554,8 +553,8 @@ def _norm_jax(jax: Any, channels: int, axes: tuple[int, ...], given: bool = Fals
         variance = p["variance"] if given else x.var(axes, keepdims=True)
         return (x - mean) * jax.lax.rsqrt(variance + _EPSILON) * p["w"] + p["b"]
 
-    weights = {name: Input((channels,)) for name in ("w", "b", *(["mean"] if given else []))}
-    return run, weights | ({"variance": Input((channels,), positive=True)} if given else {})
+    names = ("w", "b", "mean", "variance") if given else ("w", "b")
+    return run, {name: Input((channels,), positive=name == "variance") for name in names}
 
 
 def _embedding(c: Layer) -> Work:
