@@ -125,11 +125,10 @@ class Costs:
         terms = cost_terms(table)
         size = np.maximum(terms.max(0), _LEAST_MS)
         fits = {}
-        for device in table.devices:
-            rows = np.flatnonzero(table.per_device_name() == device.name)
-            if rows.size:
-                rows = rows[evenly(rows.size, _MOST_FITTED)]
-                fits[device] = fitted(terms[rows] / size, table.times[rows])[1:]
+        for i in np.unique(table.device):
+            rows = np.flatnonzero(table.device == i)
+            rows = rows[evenly(rows.size, _MOST_FITTED)]
+            fits[table.devices[i]] = fitted(terms[rows] / size, table.times[rows])[1:]
         return cls(size, fits)
 
     def factors(self, device: Device, without: str | None = None) -> Floats:
@@ -139,21 +138,18 @@ class Costs:
         return self._factors[device, without]
 
     def _solved(self, device: Device, without: str | None) -> Floats:
-        used = [one for one in self._fits if one.name != without]
+        used = {one: fit for one, fit in self._fits.items() if one.name != without}
         apart = np.array([_apart(one, device) for one in used])
         weights = np.exp(-(apart - apart.min()) / (2 * _ALIKE**2))
         own = [one.name == device.name for one in used]
         if any(own):
             weights = np.where(own, 1.0, _OTHERS * weights)
-        products, moments = (
-            np.sum([weight * self._fits[one][i] for weight, one in zip(weights, used, strict=True)], 0)
-            for i in (0, 1)
-        )
+        weighted = [(weight * a, weight * b) for weight, (a, b) in zip(weights, used.values(), strict=True)]
+        products, moments = (np.sum(part, 0) for part in zip(*weighted, strict=True))
         found: Floats = _core.nonnegative(products, moments, _SWEEPS) / self.size
         if not (found < _MOST_COST).all():  # also of NaN
-            raise DataError(
-                f"device {device.name!r}: the model has no finite costs; its file is damaged: fit it again"
-            )
+            wrong = "the model has no finite costs; its file is damaged: fit it again"
+            raise DataError(f"device {device.name!r}: {wrong}")
         return found
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
@@ -169,9 +165,8 @@ class Costs:
         return found
 
     def _terms(self, table: LayerTable, without: str | None) -> Floats:
-        factors = np.array([self.factors(device, without) for device in table.devices])[table.device]
-        found: Floats = cost_terms(table) * factors
-        return found
+        factors: Floats = np.array([self.factors(device, without) for device in table.devices])
+        return cost_terms(table) * factors[table.device]
 
     def write(self, file: File) -> None:
         """Add the fits to a file."""

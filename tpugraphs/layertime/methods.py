@@ -56,9 +56,9 @@ class ErrorQuantiles(NamedTuple):
         for name, rows in table.by_device():
             own = self.known.get(name, self.other)
             if own is None:
+                todo = "that takes measurements of at least two others"
                 raise ConfigError(
-                    f"device {name!r}: no interval for a device that was not learnt from: that takes "
-                    "measurements of at least two others"
+                    f"device {name!r}: no interval for a device that was not learnt from: {todo}"
                 )
             found[rows] = ends = np.interp(levels, LEVELS, own)
             beyond = excess[rows, None]
@@ -73,9 +73,8 @@ class ErrorQuantiles(NamedTuple):
     def write(self, file: File) -> None:
         """Add names and quantiles to a file."""
         file.metadata["judged"] = list(self.known)
-        file.put(errors=np.array(list(self.known.values())))
-        if self.other is not None:
-            file.put(other_errors=self.other)
+        other = {} if self.other is None else {"other_errors": self.other}
+        file.put(errors=np.array(list(self.known.values())), **other)
 
     @classmethod
     def read(cls, file: File) -> ErrorQuantiles:
@@ -91,8 +90,7 @@ class ErrorQuantiles(NamedTuple):
 
 def error_quantiles(table: LayerTable, log_ms: Floats) -> Floats:
     """Return the quantiles (101,) of log(measured / predicted), from predicted logarithms (n,)."""
-    found: Floats = np.quantile(np.log(table.times) - log_ms, LEVELS)
-    return found
+    return np.quantile(np.log(table.times) - log_ms, LEVELS)
 
 
 LeftOut = tuple[Floats, Floats | float]
@@ -178,8 +176,7 @@ class Method(ABC):
 
 def log_of(parts: tuple[Floats, Floats]) -> Floats:
     """Return the logarithm of predicted times (n,)."""
-    found: Floats = np.log(parts[0] + parts[1])
-    return found
+    return np.log(parts[0] + parts[1])
 
 
 def _configs(names: Sequence[str], columns: Floats, runtime: Floats | None) -> Graph:
@@ -264,11 +261,10 @@ class Residual(Roofline):
 
     def _learn(self, layers: LayerTable, bar: Progress) -> None:
         super()._learn(layers, bar)
-        members = []
+        self.members = []
         for number in range(self.networks):
-            members.append(self._trained(layers, number, smooth=number >= self.count))
+            self.members.append(self._trained(layers, number, smooth=number >= self.count))
             bar.update(1)
-        self.members = members
 
     def _leave_out(self, number: int, name: str, others: LayerTable, own: LayerTable) -> LeftOut:
         member = self._trained(others, self.networks + number, smooth=True)
@@ -295,10 +291,8 @@ class Residual(Roofline):
             columns = self._with_device_flags(columns, table)
         member = Member(self._ranker(1000 * self.seed + number, len(table), smooth), Space.of(columns))
         if not member.space.varying.size:
-            raise DataError(
-                f"table: expected layers that differ, found {len(table)} that are alike; the method "
-                "'roofline' learns from such layers"
-            )
+            found = f"found {len(table)} that are alike; the method 'roofline' learns from such layers"
+            raise DataError(f"table: expected layers that differ, {found}")
         ratio = table.times / np.exp(log_of(self.costs.parts(table)))
         pass_on_interrupt(member.ranker.fit([member.graph(columns, ratio)], verbose=False))
         return member
@@ -474,12 +468,8 @@ def inputs(table: LayerTable) -> dict[str, Floats]:
             found |= {f"{column.name}={word}": 1.0 * (values == word) for word in column.values[1:]}
         else:
             found[column.name] = values.astype(np.float64) ** column.dimensions
-    clock = table.per_device("clock_mhz")
-    return found | {
-        "bandwidth_gbps": table.per_device("bandwidth_gbps"),
-        "cores": table.per_device("peak_gflops") / (2e-3 * clock),
-        "clock_mhz": clock,
-    }
+    bandwidth, peak, clock = map(table.per_device, ("bandwidth_gbps", "peak_gflops", "clock_mhz"))
+    return found | {"bandwidth_gbps": bandwidth, "cores": peak / (2e-3 * clock), "clock_mhz": clock}
 
 
 def _graph(table: LayerTable, ms: Floats | None = None) -> Graph:

@@ -162,10 +162,9 @@ class LayerTimeModel:
         for name, rows in layers.by_device():
             own = layers.take(rows)
             if not LEAST_LAYERS <= len(own) <= MOST_LAYERS:
-                raise ConfigError(
-                    f"device {name!r}: expected {LEAST_LAYERS} to {MOST_LAYERS:,} layers to calibrate by, "
-                    f"got {len(own):,}; with more, `fit` learns the device"
-                )
+                expected = f"expected {LEAST_LAYERS} to {MOST_LAYERS:,} layers to calibrate by"
+                todo = "with more, `fit` learns the device"
+                raise ConfigError(f"device {name!r}: {expected}, got {len(own):,}; {todo}")
             found[name] = Calibration.fit(self._views(own, space), own.times)
         figures = {one.name: one for one in layers.devices if one.name in found}
         vars(self).update(_calibrated=self._calibrated | found, _figures=self._figures | figures)
@@ -198,10 +197,8 @@ class LayerTimeModel:
         names = [name for name, _ in layers.by_device()]
         if len(names) != 1:
             raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
-        most = min(len(layers), MOST_LAYERS)
-        return choose(
-            check_whole("count", count, 1, most), self._views(layers, space), self._calibrated.get(names[0])
-        )
+        check_whole("count", count, 1, min(len(layers), MOST_LAYERS))
+        return choose(count, self._views(layers, space), self._calibrated.get(names[0]))
 
     def out_of_range(self, table: Layers, device: Where = None) -> NDArray[np.bool_]:
         """Return which layers are outside the training range: (n,) bool.
@@ -232,21 +229,16 @@ class LayerTimeModel:
         """Return how far layers are outside the range of training and calibration: (n,)."""
         columns = matrix(layers)
         found = space.excess(columns, layers.kind)
-        for name, rows in layers.by_device():
-            own = self._calibrated.get(name)
-            if own is not None:
-                found[rows] = space.reaching(own.places[:, :-1]).excess(columns[rows], layers.kind)
+        for own, rows in self._calibrated_rows(layers):
+            found[rows] = space.reaching(own.places[:, :-1]).excess(columns[rows], layers.kind)
         return found
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
         """Return the predictions of the method for layers on one device."""
-        place = np.zeros(len(layers), np.int64)
-        seen = [
-            log_of(self._method.parts(replace(layers, devices=(device,), device=place)))
-            for device in self._method.devices
-        ]
-        fixed, working = self._method.parts(layers)
-        return Views(np.stack(seen, 1), fixed, working, space.place(matrix(layers)))
+        first = np.zeros(len(layers), np.int64)
+        elsewhere = [replace(layers, devices=(one,), device=first) for one in self._method.devices]
+        seen = [log_of(self._method.parts(table)) for table in elsewhere]
+        return Views(np.stack(seen, 1), *self._method.parts(layers), space.place(matrix(layers)))
 
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
         """Predict logarithms of milliseconds (n,), calibrations included, in chunks that fit the cache."""
@@ -256,10 +248,8 @@ class LayerTimeModel:
         found = np.concatenate(parts)
         wrong = np.flatnonzero(~(np.abs(found) < _MOST_LOG))
         if wrong.size:
-            raise DataError(
-                f"row {wrong[0]}: the model predicts no finite time above 0; fit it to layers that are "
-                "more like this one"
-            )
+            todo = "fit it to layers that are more like this one"
+            raise DataError(f"row {wrong[0]}: the model predicts no finite time above 0; {todo}")
         return found
 
     def _some_log_ms(self, layers: LayerTable, space: Space) -> Floats:
@@ -267,22 +257,24 @@ class LayerTimeModel:
         found = np.empty(len(layers))
         if not known.all():
             found[~known] = log_of(self._method.parts(layers.take(~known)))
-        for name, rows in layers.by_device():
-            own = self._calibrated.get(name)
-            if own is not None:
-                found[rows] = own.log_ms(self._views(layers.take(rows), space))
+        for own, rows in self._calibrated_rows(layers):
+            found[rows] = own.log_ms(self._views(layers.take(rows), space))
         return found
+
+    def _calibrated_rows(self, layers: LayerTable) -> list[tuple[Calibration, NDArray[np.bool_]]]:
+        """Return calibrations, and which layers (n,) run on the device of each."""
+        found = ((self._calibrated.get(name), rows) for name, rows in layers.by_device())
+        return [(own, rows) for own, rows in found if own is not None]
 
     def _errors(self) -> ErrorQuantiles:
         """Return the errors of the method, and for calibrated devices the leave-one-out errors.
 
         The latter are widened by 2 / n for the two scales that were fitted to the same n layers.
         """
-        own = {
-            name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
-            for name, one in self._calibrated.items()
-        }
-        return ErrorQuantiles({**self._method.errors.known, **own}, self._method.errors.other)
+        known, other = self._method.errors
+        left = {name: one.left for name, one in self._calibrated.items()}
+        own = {name: np.quantile(one, LEVELS) * (1 + 2 / one.size) for name, one in left.items()}
+        return ErrorQuantiles(known | own, other)
 
     def predict(self, table: Layers, device: Where = None) -> Floats:
         """Return the time of every layer in milliseconds: (n,) float64.
@@ -309,20 +301,18 @@ class LayerTimeModel:
         self = copy(self)  # a snapshot: another thread may fit
         layers, space = self._read(table, device, timed=False)
         self._check_like(layers)
-        found: Floats = np.exp(self._log_ms(layers, space))
-        return found
+        return np.exp(self._log_ms(layers, space))
 
     def _check_like(self, layers: LayerTable) -> None:
         """Refuse a device unlike the only one that the model learnt from: nothing says how times change."""
-        rates = [np.array([one.peak_gflops, one.bandwidth_gbps]) for one in self.known_devices]
+        known = np.array([(one.peak_gflops, one.bandwidth_gbps) for one in self.known_devices])
         for name, rows in layers.by_device() if self._method.errors.other is None else ():
             one = layers.devices[layers.device[rows][0]]
-            ratios = [np.array([one.peak_gflops, one.bandwidth_gbps]) / known for known in rates]
-            if name not in self.devices and min(np.exp(np.abs(np.log(r))).max() for r in ratios) > _UNLIKE:
-                raise ConfigError(
-                    f"device {name!r}: over {_UNLIKE} times as fast or slow as {', '.join(self.devices)}, "
-                    "which the model learnt from; calibrate it by layers measured there, or choose another"
-                )
+            ratios = np.array([one.peak_gflops, one.bandwidth_gbps]) / known
+            if name not in self.devices and np.exp(np.abs(np.log(ratios))).max(1).min() > _UNLIKE:
+                unlike = f"over {_UNLIKE} times as fast or slow as {', '.join(self.devices)}"
+                todo = "calibrate it by layers measured there, or choose another"
+                raise ConfigError(f"device {name!r}: {unlike}, which the model learnt from; {todo}")
 
     def predict_interval(self, table: Layers, level: float = 0.8, device: Where = None) -> Floats:
         """Return intervals that hold the time of a layer with probability `level`, in ms: (n, 2) float64.
@@ -355,8 +345,7 @@ class LayerTimeModel:
         check_share("level", level)
         layers, space = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]
-        found: Floats = np.exp(middle + self._errors().bounds(layers, level, self._excess(layers, space)))
-        return found
+        return np.exp(middle + self._errors().bounds(layers, level, self._excess(layers, space)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which appears when it is complete.
