@@ -9,6 +9,7 @@ import timeit
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -103,16 +104,15 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
         count = _usable_threads()
         return own.get(cpu_name(count)) or this_device(count)
     spelled = {name.lower(): name for name in DEVICES} | _ALIASES | {name.lower(): name for name in own}
-    found = device if device in own else spelled.get(device.strip().lower())
+    word = device.strip().lower()
+    found = device if device in own else spelled.get(word)
     if found is None:
-        word = device.strip().lower()
         near = [name for name in spelled if word and name.startswith(word)]
         near = near or difflib.get_close_matches(word, spelled, n=1)
         names = " or ".join(repr(name) for name in dict.fromkeys(spelled[one] for one in near))
         hint = f"; did you mean {names}?" if names else f"; known: {', '.join(own | DEVICES)}."
-        raise ConfigError(
-            f"device {device!r}: unknown{hint} Describe your own by tpugraphs.layertime.Device(...)"
-        )
+        todo = "Describe your own by tpugraphs.layertime.Device(...)"
+        raise ConfigError(f"device {device!r}: unknown{hint} {todo}")
     return own.get(found) or DEVICES[found]
 
 
@@ -197,11 +197,9 @@ def gpu_device(properties: Any, name: str | None = None) -> Device:
     ConfigError
         The name is unknown, and the properties lack a figure.
     """
-    try:
+    with suppress(ConfigError):
         known = get_device(properties.name)
         return known if name is None else replace(known, name=name)
-    except ConfigError:
-        pass
 
     def figure(name: str) -> Any:
         return getattr(properties, name, 0)
@@ -231,10 +229,8 @@ def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
     """Return figures, rounded; ConfigError if the system does not report all of them."""
     known = {figure: round(value, 3) for figure, value in read.items() if value}
     if missing := [figure for figure in read if figure not in known]:
-        raise ConfigError(
-            f"device {name!r}: the system does not report {', '.join(missing)}; describe the device by "
-            f"tpugraphs.layertime.Device(name, {', '.join(FIGURES)})"
-        )
+        todo = f"describe the device by tpugraphs.layertime.Device(name, {', '.join(FIGURES)})"
+        raise ConfigError(f"device {name!r}: the system does not report {', '.join(missing)}; {todo}")
     return known
 
 
@@ -242,10 +238,8 @@ def _known(name: str, read: dict[str, float | None]) -> dict[str, float]:
 def _rates(threads: int, least_copy: float) -> tuple[float, float]:
     """Measure the peak in GFLOP/s and the bandwidth in GB/s of that number of threads."""
     if (taken := machine.busy() or 0) > _BUSY:
-        text = (
-            f"this_device: other work takes {taken:.0%} of the processors: peak and bandwidth may be too low"
-        )
-        warnings.warn(f"{text}; describe this machine again when it is quiet", stacklevel=3)
+        low = "peak and bandwidth may be too low; describe this machine again when it is quiet"
+        warnings.warn(f"this_device: other work takes {taken:.0%} of the processors: {low}", stacklevel=3)
     side = _SIDE if threads <= 4 else 2 * _SIDE
     a, b = np.random.default_rng(0).random((2, side, side), np.float32)
     out = np.empty_like(a)

@@ -122,10 +122,9 @@ class Jax:
         except RuntimeError as error:
             raise ConfigError(f"gpu: expected a GPU that JAX can use, found none ({error})") from None
         if threads is not None and not self.gpu and threads != self.threads:
-            raise ConfigError(
-                f"threads: JAX takes all {self.threads} processors that the process may use, and no setting "
-                f"changes that; start Python on {threads} of them with `taskset`, or leave threads out"
-            )
+            todo = f"start Python on {threads} of them with `taskset`, or leave threads out"
+            all_of_them = f"all {self.threads} processors that the process may use"
+            raise ConfigError(f"threads: JAX takes {all_of_them}, and no setting changes that; {todo}")
 
     def gpu_properties(self) -> Any:
         """Return the name of the GPU; JAX does not report its bandwidth or peak."""
@@ -134,9 +133,12 @@ class Jax:
     def forward(self, kind: str, layer: Mapping[str, Any]) -> tuple[Any, dict[str, Any], list[Any]]:
         """Return a layer as a function of weights and inputs, with both."""
         rng, jax, sizes = np.random.default_rng(0), self._jax, SimpleNamespace(**layer)
-        function, weights = KINDS[kind].jax(jax, sizes)
-        if layer.get("activation", "None") != "None":
-            function = _followed(function, getattr(jax.nn, layer["activation"]))
+        plain, weights = KINDS[kind].jax(jax, sizes)
+        activation = getattr(jax.nn, layer.get("activation", "None"), lambda y: y)
+
+        def function(weights: Any, *inputs: Any) -> Any:
+            return activation(plain(weights, *inputs))
+
         drawn = {name: _scaled(one.draw(rng)) for name, one in weights.items()}
         inputs = [one.draw(rng, for_jax=True) for one in KINDS[kind].inputs(sizes)]
         return function, jax.device_put(drawn, self._device), jax.device_put(inputs, self._device)
@@ -189,10 +191,6 @@ class Jax:
 
     def close(self) -> None:
         """Do nothing: there are no settings to restore."""
-
-
-def _followed(function: Callable[..., Any], activation: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda weights, *inputs: activation(function(weights, *inputs))
 
 
 def _scaled(weights: Any) -> Any:

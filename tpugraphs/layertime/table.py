@@ -78,9 +78,8 @@ class LayerTable:
         if not isinstance(rows, slice):
             rows = np.atleast_1d(rows) if np.size(rows) else slice(0)  # an empty list has no type
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return replace(
-            self, columns=columns, device=self.device[rows], ms=None if self.ms is None else self.ms[rows]
-        )
+        ms = None if self.ms is None else self.ms[rows]
+        return replace(self, columns=columns, device=self.device[rows], ms=ms)
 
     def per_device(self, name: str) -> NDArray[np.float64]:
         """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,).
@@ -197,16 +196,11 @@ def join(tables: Sequence[LayerTable]) -> LayerTable:
     names = [device.name for device in devices]
     if again := [name for i, name in enumerate(names) if name in names[:i]]:
         raise ConfigError(f"device {again[0]!r}: two tables give it different figures")
-    place = {device: i for i, device in enumerate(devices)}
-    numbers = [np.array([place[d] for d in table.devices], np.int64)[table.device] for table in tables]
+    places = [np.array([devices.index(d) for d in table.devices], np.int64)[table.device] for table in tables]
     ms = [table.ms for table in tables if table.ms is not None]
-    return LayerTable(
-        tables[0].kind,
-        {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns},
-        devices,
-        np.concatenate(numbers),
-        np.concatenate(ms) if len(ms) == len(tables) else None,
-    )
+    times = np.concatenate(ms) if len(ms) == len(tables) else None
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
+    return LayerTable(tables[0].kind, columns, devices, np.concatenate(places), times)
 
 
 class Columns:
@@ -302,10 +296,9 @@ class Columns:
         """Raise DataError for a layer without outputs: its kernel is larger than what it slides over."""
         wrong = np.flatnonzero(~(kind.work(layers).written > 0))
         if wrong.size:
-            found = ", ".join(f"{name} {values[wrong[0]]}" for name, values in layers.items())
-            raise DataError(
-                f"{self.where}: row {wrong[0]}: expected a layer with outputs, found none of {found}"
-            )
+            layer = ", ".join(f"{name} {values[wrong[0]]}" for name, values in layers.items())
+            expected = f"expected a layer with outputs, found none of {layer}"
+            raise DataError(f"{self.where}: row {wrong[0]}: {expected}")
 
     def devices(self, names: Any, known: Sequence[Device]) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
         """Return the devices of these names, or of one name, and the index of every row's device: (n,)."""
@@ -313,9 +306,8 @@ class Columns:
             return (get_device(names, known),), np.zeros(self.rows, np.int64)
         words, _, places = _distinct(names)
         if places.size != self.rows:
-            raise DataError(
-                f"{self.where}: device: expected {counted(self.rows, 'name')}, found {places.size}"
-            )
+            expected = counted(self.rows, "name")
+            raise DataError(f"{self.where}: device: expected {expected}, found {places.size}")
         found = [get_device(word, known) for word in words]
         devices = tuple(dict.fromkeys(found))  # one may go by several names
         return devices, np.array([devices.index(one) for one in found], np.int64)[places]
