@@ -133,13 +133,11 @@ class Estimate:
         what = "inference" if self.optimizer == "None" else f"training with {self.optimizer}"
         first = f"{self.ms:.4g} ms{known} for a batch of {self.batch_size:,} on {where}, {what}"
         slowest = sorted(self.per_layer, key=lambda row: -row.ms)
-        cells = [
-            [r.name + "*" * r.out_of_range, r.kind, f"{r.ms:.3g}", f"{100 * r.share:.1f}"]
-            for r in slowest[:_SHOWN]
-        ]
+        lines = [(row.name + "*" * row.out_of_range, row.kind, row.ms, row.share) for row in slowest[:_SHOWN]]
         if rest := slowest[_SHOWN:]:
-            total, share = sum(row.ms for row in rest), sum(row.share for row in rest)
-            cells.append([counted(len(rest), "other"), "", f"{total:.3g}", f"{100 * share:.1f}"])
+            sums = sum(row.ms for row in rest), sum(row.share for row in rest)
+            lines.append((counted(len(rest), "other"), "", *sums))
+        cells = [[name, kind, f"{ms:.3g}", f"{100 * share:.1f}"] for name, kind, ms, share in lines]
         beyond = [row.share for row in self.per_layer if row.out_of_range]
         count = counted(len(beyond), "layer")
         note = f"\n* beyond what the model learnt from: {count}, {100 * sum(beyond):.0f} % of the time"
@@ -277,18 +275,19 @@ def network_time(
 
     rows = times(models, kept[:before], -(batch_size // -replicas), factor)
     rows += times(last, kept[before:], batch_size, 1.0)
+
+    def add(name: str, kind: str, ms: float) -> None:
+        ends = ms if level is not None else math.nan
+        rows.append(LayerTime(name, kind, ms, ends, ends, 0.0))
+
     if any(fixed):
-        cost = fixed[0] + len(rows) * fixed[1]
-        ends = cost if level is not None else math.nan
-        rows.append(LayerTime("fixed cost", STEP, cost, ends, ends, 0.0))
+        add("fixed cost", STEP, fixed[0] + len(rows) * fixed[1])
     if replicas > 1 and optimizer != "None":
         if link_gbps is None:
             raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
         check_number("link_gbps", link_gbps, 0, math.inf, above=True)
         link = ring_ms(gradient_bytes(kept), replicas, link_gbps, latency_ms)
-        shown = exposed_ms(link, sum(row.ms for row in rows), overlap)
-        ends = shown if level is not None else math.nan
-        rows.append(LayerTime("all-reduce", "link", shown, ends, ends, 0.0))
+        add("all-reduce", "link", exposed_ms(link, sum(row.ms for row in rows), overlap))
     total = sum(row.ms for row in rows)
     interval = sum(row.low for row in rows), sum(row.high for row in rows)
     rows = [row._replace(share=row.ms / total) for row in rows]
@@ -316,9 +315,8 @@ def _parts(models: Mapping[str, Any], layers: Sequence[Layer], without: Collecti
     parts = [part for part in parts if not {part.name, part.kind} & set(without)]
     if missing := dict.fromkeys(str(part.kind) for part in parts if part.kind not in models):
         found = "; ".join(f"{kind}: {few([p.name for p in parts if p.kind == kind])}" for kind in missing)
-        raise ConfigError(
-            f"models: none for layers of kind {found}. Add a model of that kind, or leave it out by without="
-        )
+        todo = "Add a model of that kind, or leave it out by without="
+        raise ConfigError(f"models: none for layers of kind {found}. {todo}")
     return parts
 
 
@@ -566,15 +564,13 @@ def positive(**columns: ArrayLike) -> list[Floats]:
         except (TypeError, ValueError):
             raise ConfigError(f"{name}: expected numbers, got {type(values).__name__}") from None
         if array.ndim != 1 or not array.size or (found and array.size != found[0].size):
-            expected = "a list of numbers"
-            if found:
-                expected = f"{counted(found[0].size, 'number')}, as in {next(iter(columns))}"
+            as_before = f", as in {next(iter(columns))}"
+            expected = counted(found[0].size, "number") + as_before if found else "a list of numbers"
             raise ConfigError(f"{name}: expected {expected}, got an array of shape {array.shape}")
         wrong = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
         if wrong.size:
-            raise ConfigError(
-                f"{name}: expected finite numbers above 0, got {array[wrong[0]]} in row {wrong[0]}"
-            )
+            got = f"{array[wrong[0]]} in row {wrong[0]}"
+            raise ConfigError(f"{name}: expected finite numbers above 0, got {got}")
         if name == "replicas" and ((array != np.floor(array)).any() or array.min() < 2):
             raise ConfigError("replicas: expected whole numbers from 2 on")
         found.append(array)

@@ -62,10 +62,8 @@ class Layer:
         known = [name for column in own for name in (column.name, *column.aliases)]
         if wrong := [name for name in self.columns if name not in known]:
             hint = "; the batch size and the optimizer are set later, rows= says how often a sample counts"
-            raise DataError(
-                f"{where}: column {wrong[0]!r}: unknown; a layer of kind {self.kind!r} has "
-                f"{', '.join(known)}{hint if wrong[0] in _SET_LATER else ''}"
-            )
+            has = f"{', '.join(known)}{hint if wrong[0] in _SET_LATER else ''}"
+            raise DataError(f"{where}: column {wrong[0]!r}: unknown; a layer of kind {self.kind!r} has {has}")
         row = {name: [value] for name, value in self.columns.items()} | {counts: [1]}
         try:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns
@@ -103,12 +101,10 @@ def table_of(
     rows: dict[str, Any] = {name: [one.columns[name] for one in layers] for name in layers[0].columns}
     rows |= {counts: [batch_size * layer.rows for layer in layers], "optimizer": [optimizer] * len(layers)}
     limit = next(column.high for column in KINDS[kind].columns if column.name == counts)
-    for layer in layers:
-        if batch_size * layer.rows > limit:
-            raise DataError(
-                f"layer {layer.name!r} ({kind}): {counts} would be {batch_size * layer.rows:,} for "
-                f"{counted(batch_size, 'sample')}, expected at most {limit:,}"
-            )
+    for layer, count in zip(layers, rows[counts], strict=True):
+        if count > limit:
+            found = f"{counts} would be {count:,} for {counted(batch_size, 'sample')}"
+            raise DataError(f"layer {layer.name!r} ({kind}): {found}, expected at most {limit:,}")
     return read_table(rows, kind, device, timed=False)
 
 
@@ -181,12 +177,10 @@ class Builder:
         if dimensions not in (1, 2, 3) or (groups > 1 and not thin):
             return self.add(None)
         columns = _sliding(x, y, weight[2:], strides) | {"use_bias": int(bias)}
+        columns |= {"channels": cout} if thin else {"channels_in": cin, "channels_out": cout}
         if dimensions == 1:
             columns["length"] = columns.pop("matsize")
-        if thin:
-            self.add("depthwise", x[0], out, channels=cout, **columns)
-        else:
-            self.add(f"conv{dimensions}d", x[0], out, channels_in=cin, channels_out=cout, **columns)
+        self.add("depthwise" if thin else f"conv{dimensions}d", x[0], out, **columns)
 
     def dense(self, x: Shape, dim_output: int, out: Any = None, part: str = "") -> None:
         """Add a dense layer over the last dimension of `x`."""
@@ -279,8 +273,8 @@ def _dense_linear(layer: Layer) -> list[Layer]:
 
 def _linear_dense(layer: Layer) -> list[Layer]:
     count, cin, cout = _sizes(layer, "B N K")
-    columns = {"dim_input": cin, "dim_output": cout}
-    return [replace(layer, kind="dense", columns=columns, rows=layer.rows * count)]
+    columns, rows = {"dim_input": cin, "dim_output": cout}, layer.rows * count
+    return [replace(layer, kind="dense", columns=columns, rows=rows)]
 
 
 def _conv2d_conv(layer: Layer) -> list[Layer]:
@@ -289,8 +283,8 @@ def _conv2d_conv(layer: Layer) -> list[Layer]:
     around = max(0, -((side - kernel - (places - 1) * stride) // 2))
     if (side + 2 * around - kernel) // stride + 1 != places:  # an even kernel needs more on one side
         side, around = (places - 1) * stride + kernel, 0
-    columns = {"Input_Channel": cin, "Output_Channel": cout, "Kernel_Size": kernel, "Input_Size": side}
-    convolution = replace(layer, kind="conv", columns=columns | {"Stride": stride, "Padding": around})
+    sizes = {"Input_Size": side, "Kernel_Size": kernel, "Stride": stride, "Padding": around}
+    convolution = replace(layer, kind="conv", columns=sizes | {"Input_Channel": cin, "Output_Channel": cout})
     return [convolution, *_activation(layer, cout, layer.rows * places**2)]
 
 

@@ -154,9 +154,8 @@ def _published(entry: Mapping[str, Any], number: int, side: Any, channels: Any) 
         return Layer(name, "dense", columns, source=made_of), 1, cout
 
     if known in _DENSE:
-        cin = (
-            whole("dim_input", 0) if "dim_input" in entry else whole("matsize", 1) ** 2 * whole("channels_in")
-        )
+        flat = "dim_input" in entry
+        cin = whole("dim_input", 0) if flat else whole("matsize", 1) ** 2 * whole("channels_in")
         return dense(cin, whole("dim_output" if "dim_output" in entry else "channels_out"))
     if known != "convolution" and known not in _POOLING:
         expected = "one of Convolution, Fully_connected, Dense, Max_pool, Avg_pool"
@@ -176,12 +175,8 @@ def _published(entry: Mapping[str, Any], number: int, side: Any, channels: Any) 
     if known not in _POOLING and places == 1 and kernel == side:
         return dense(side * side * cin, whole("channels_out"))
     matsize, padding = window(side, kernel, stride, places)
-    columns: dict[str, Any] = {
-        "matsize": matsize,
-        "kernelsize": kernel,
-        "strides": stride,
-        "padding": padding,
-    }
+    columns: dict[str, Any] = {"matsize": matsize, "kernelsize": kernel, "strides": stride}
+    columns |= {"padding": padding}
     if known in _POOLING:
         columns |= {"channels": cin, "op": _POOLING[known]}
         return Layer(name, "pooling", columns, source=made_of), places, cin
@@ -243,9 +238,8 @@ def layers_of_onnx(
         with open(where, "rb") as file:
             raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
-            raise DataError(
-                f"{where}: more than {_MOST_BYTES >> 20} MiB; keep the weights in a file of their own"
-            )
+            todo = "keep the weights in a file of their own"
+            raise DataError(f"{where}: more than {_MOST_BYTES >> 20} MiB; {todo}")
         try:
             model = onnx.load_model_from_string(raw)
         except Exception as error:  # of protobuf, whose classes differ by version
@@ -307,10 +301,8 @@ class _Graph:
         """Return the shape of an array, which a node needs."""
         found = self.weights.get(name, self.shapes.get(name))
         if found is None:
-            raise DataError(
-                f"{self.where}: node {of!r}: the shape of {name!r} is unknown; "
-                "export the model with fixed sizes, or give sizes="
-            )
+            todo = "export the model with fixed sizes, or give sizes="
+            raise DataError(f"{self.where}: node {of!r}: the shape of {name!r} is unknown; {todo}")
         return found
 
     def node(self, node: Any, name: str) -> None:
@@ -329,9 +321,8 @@ class _Graph:
         except DataError:
             raise
         except (IndexError, TypeError, ValueError, ArithmeticError):
-            raise DataError(
-                f"{self.where}: node {name!r} ({op}): its inputs or attributes do not fit"
-            ) from None
+            wrong = "its inputs or attributes do not fit"
+            raise DataError(f"{self.where}: node {name!r} ({op}): {wrong}") from None
 
 
 class _Node:
