@@ -103,10 +103,10 @@ def layers_of_json(source: Any) -> LayerList:
             side, channels = given.get("size"), given.get("dimension")
         source = source["layers"]
     if isinstance(source, Mapping):
-        named = [(str(key), entry) for key, entry in source.items()]
-        if all(key.isascii() and key.isdigit() and len(key) < 10 for key, _ in named):
-            named.sort(key=lambda one: int(one[0]))
-        source = [entry for _, entry in named]
+        keys = list(source)
+        if all(key.isascii() and key.isdigit() and len(key) < 10 for key in map(str, keys)):
+            keys.sort(key=int)
+        source = [source[key] for key in keys]
     if not isinstance(source, (list, tuple)) or not source:
         raise DataError(f"{where}: expected a list of layers, found {source!r:.80}")
     found = LayerList()
@@ -333,6 +333,7 @@ class _Node:
         self.inputs = [sys.intern(one) for one in node.input]  # compared by identity
         self.output = sys.intern(node.output[0])
         self.attributes = {one.name: graph.read_attribute(one) for one in node.attribute}
+        self.axis = self.attributes.get("axis", -1)  # that rows lie along
 
     def shape(self, number: int) -> Shape:
         """Return the shape of an input."""
@@ -369,10 +370,6 @@ def _arithmetic(n: _Node) -> None:
     n.to.pointwise(op if both else f"{op}u", n.y)
 
 
-def _layernorm(n: _Node) -> None:
-    n.to.rows("layernorm", n.y, math.prod(n.y[n.attributes.get("axis", -1) :]))
-
-
 def _pooling(n: _Node) -> None:
     x, op = n.shape(0), "max" if "Max" in n.op else "average"
     n.to.pooling(x, n.y, n.attributes.get("kernel_shape", x[2:]), n.strides, op)
@@ -390,20 +387,17 @@ def _gather(n: _Node) -> None:
         n.to.embedding(n.shape(1), table)
 
 
-def _activation(n: _Node) -> None:
-    n.to.pointwise(n.op.lower(), n.y, n.inputs[0])
-
-
+_ACTIVATIONS = ("Relu", "Gelu", "Sigmoid", "Tanh")
 _NODES: dict[str, Callable[[_Node], None]] = {
     "Conv": _conv,
     "Gemm": _gemm,
     "MatMul": lambda n: n.to.product(n.shape(0), n.shape(1), n.output),
     "LSTM": _lstm,
     "BatchNormalization": lambda n: n.to.batchnorm(n.shape(0)),
-    "LayerNormalization": _layernorm,
-    "Softmax": lambda n: n.to.rows("softmax", n.y, n.y[n.attributes.get("axis", -1)]),
+    "LayerNormalization": lambda n: n.to.rows("layernorm", n.y, math.prod(n.y[n.axis :])),
+    "Softmax": lambda n: n.to.rows("softmax", n.y, n.y[n.axis]),
     "Gather": _gather,
     **dict.fromkeys(("MaxPool", "GlobalMaxPool", "AveragePool", "GlobalAveragePool"), _pooling),
-    **dict.fromkeys(("Relu", "Gelu", "Sigmoid", "Tanh"), _activation),
+    **dict.fromkeys(_ACTIVATIONS, lambda n: n.to.pointwise(n.op.lower(), n.y, n.inputs[0])),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow"), _arithmetic),
 }

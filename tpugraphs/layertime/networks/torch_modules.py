@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpugraphs.errors import ConfigError
@@ -251,14 +251,9 @@ def _pooling(c: _Call) -> None:
     c.to.pooling(x, y, kernel, strides, "max" if "max" in c.function else "average")
 
 
-def _activation(c: _Call) -> None:
-    c.to.pointwise(c.function, c.out.shape, c.x)
-
-
-def _arithmetic(c: _Call) -> None:
+def _arithmetic(op: str, c: _Call) -> None:
     pair = (c.x, c.given(1, "other", c.named.get("exponent")))
     both = all(hasattr(one, "numel") and one.numel() == c.out.numel() for one in pair)
-    op = next(op for op, names in _ARITHMETIC.items() if c.function in names)
     c.to.pointwise(op if both else f"{op}u", c.out.shape)
 
 
@@ -268,13 +263,14 @@ _ARITHMETIC = {
     "div": ("div", "rdiv", "truediv", "rtruediv", "itruediv", "true_divide", "divide"),
     "pow": ("pow", "rpow"),
 }
+_ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh")
 _POOLING = ("max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d")
 
 _FUNCTIONS: dict[str, Callable[[_Call], None]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     **dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), _matmul),
-    **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "tanh"), _activation),
-    **dict.fromkeys(chain(*_ARITHMETIC.values()), _arithmetic),
+    **dict.fromkeys(_ACTIVATIONS, lambda c: c.to.pointwise(c.function, c.out.shape, c.x)),
+    **{name: partial(_arithmetic, op) for op, names in _ARITHMETIC.items() for name in names},
     **dict.fromkeys((*_POOLING, "max_pool2d_with_indices", "adaptive_max_pool2d_with_indices"), _pooling),
     "addmm": lambda c: c.to.product(c.shape(1, "mat1"), c.shape(2, "mat2"), c.out),
     "linear": lambda c: c.to.dense(c.x.shape, c.shape(1, "weight")[0], c.out),
