@@ -155,10 +155,8 @@ class Views(NamedTuple):
         own = np.log(scales[0] * self.fixed + scales[1] * self.working)
         slope, root = self.usual - center, np.sqrt(self.places.shape[1])
         more = np.stack([np.ones_like(slope), own - self.usual, _SLOPE * slope], 1)
-        return (
-            np.concatenate([self.seen - self.usual[:, None], more], 1),
-            np.concatenate([self.places, _PLACE * root * slope[:, None]], 1),
-        )
+        linear = np.concatenate([self.seen - self.usual[:, None], more], 1)
+        return linear, np.concatenate([self.places, _PLACE * root * slope[:, None]], 1)
 
 
 class Calibration(NamedTuple):
@@ -268,10 +266,9 @@ def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np
     between, within = covariance.between(here, there), covariance.between(here, here)
     variance = np.diag(within).copy()
     if measured is not None:
-        factor = np.linalg.cholesky(covariance.within(measured.among))
-        mine, theirs = (
-            np.linalg.solve(factor, covariance.between(measured.among, one)) for one in (here, there)
-        )
+        known = measured.among
+        factor = np.linalg.cholesky(covariance.within(known))
+        mine, theirs = (np.linalg.solve(factor, covariance.between(known, one)) for one in (here, there))
         between -= mine.T @ theirs
         within -= mine.T @ mine
         variance -= (mine**2).sum(0)

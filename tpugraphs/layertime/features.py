@@ -46,10 +46,8 @@ def roofline_ms(table: LayerTable) -> Floats:
 
 def _bounds(table: LayerTable, work: Work) -> tuple[Floats, Floats]:
     """Return the milliseconds of the operations, and of the bytes."""
-    return (
-        work.flops / table.per_device("peak_gflops") * 1e-6,
-        work.moved / table.per_device("bandwidth_gbps") * 1e-6,
-    )
+    peak, bandwidth = table.per_device("peak_gflops"), table.per_device("bandwidth_gbps")
+    return work.flops / peak * 1e-6, work.moved / bandwidth * 1e-6
 
 
 def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:

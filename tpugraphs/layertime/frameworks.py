@@ -35,8 +35,6 @@ _OPTIMIZERS: dict[str, tuple[tuple[str, dict[str, float]], tuple[str, dict[str, 
 class Torch:
     """PyTorch on the CPU or the current GPU."""
 
-    name = "torch"
-
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
         self._torch = torch = torch_library(gpu)
         self.version = str(torch.__version__)
@@ -108,8 +106,6 @@ class Torch:
 
 class Jax:
     """JAX on the CPU or its first GPU."""
-
-    name = "jax"
 
     def __init__(self, gpu: bool | None, threads: int | None) -> None:
         todo = "is not installed: pip install tpugraphs[jax]"

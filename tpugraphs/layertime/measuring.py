@@ -199,10 +199,9 @@ def _site(
         if device is not None and device != "this":
             found = devices.get_device(device)
             if not library.gpu and found.units != library.threads:
-                raise ConfigError(
-                    f"device {found.name!r}: expected units {library.threads}, the threads that {framework} "
-                    f"takes here, got {found.units}; say threads={found.units}, or describe the device so"
-                )
+                units = f"expected units {library.threads}, the threads that {framework} takes here"
+                todo = f"say threads={found.units}, or describe the device so"
+                raise ConfigError(f"device {found.name!r}: {units}, got {found.units}; {todo}")
         elif library.gpu:
             found = devices.gpu_device(library.gpu_properties(), name)
         else:
@@ -347,10 +346,10 @@ class Rows:
             return  # cut off, or empty
         if not content.startswith(head):
             found = content.partition(b"\n")[0].decode("utf-8", "replace").strip()
-            raise ConfigError(
-                f"{self.path}: expected a table of this kind of layers to continue, with the columns "
-                f"{','.join(self.columns)}; found {found:.300}; choose another path"
+            expected = (
+                f"a table of this kind of layers to continue, with the columns {','.join(self.columns)}"
             )
+            raise ConfigError(f"{self.path}: expected {expected}; found {found:.300}; choose another path")
         self._whole = content.rindex(b"\n") + 1
         if self._whole > len(head):
             text = io.BytesIO(content[: self._whole])
@@ -384,10 +383,9 @@ class Rows:
         return last + 1
 
     def _other(self, row: int, name: str, expected: str, found: str) -> ConfigError:
-        return ConfigError(
-            f"{self.path}: column {name!r}, row {row}: expected {expected}, found {found or 'nothing'}: the "
-            "file was measured with other arguments; call with the same, or choose another path"
-        )
+        wrong = f"expected {expected}, found {found or 'nothing'}: the file was measured with other arguments"
+        todo = "call with the same, or choose another path"
+        return ConfigError(f"{self.path}: column {name!r}, row {row}: {wrong}; {todo}")
 
     def add(self, values: Mapping[str, Any]) -> None:
         """Add a row, to the file in one piece."""

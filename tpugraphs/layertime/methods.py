@@ -56,10 +56,9 @@ class ErrorQuantiles(NamedTuple):
         for name, rows in table.by_device():
             own = self.known.get(name, self.other)
             if own is None:
+                wrong = "no interval for a device that was not learnt from"
                 todo = "that takes measurements of at least two others"
-                raise ConfigError(
-                    f"device {name!r}: no interval for a device that was not learnt from: {todo}"
-                )
+                raise ConfigError(f"device {name!r}: {wrong}: {todo}")
             found[rows] = ends = np.interp(levels, LEVELS, own)
             beyond = excess[rows, None]
             if name in self.known and beyond.any():
