@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -178,13 +178,13 @@ class Network:
         prepared, rows = self._chosen(graph, configs)
         with Progress(max(1, tta) * rows.size, "predict", "config", verbose) as progress:
             if tta == 0:
-                return self.score_rows(prepared, rows, precision, progress)
+                return self.score_rows(prepared, rows, precision, progress.update)
             total = np.zeros(rows.size)
             for k in range(tta):
                 order = kernels.sample_without_replacement(
                     rows.size, rows.size, (self.seed, Stream.AUGMENT, k)
                 )
-                total[order] += self.score_rows(prepared, rows[order], precision, progress)
+                total[order] += self.score_rows(prepared, rows[order], precision, progress.update)
         return (total / tta).astype(np.float32)
 
     def _chosen(self, graph: Graph, configs: Rows | None) -> tuple[_core.Prepared, NDArray[np.int64]]:
@@ -202,19 +202,16 @@ class Network:
         prepared: _core.Prepared,
         rows: NDArray[np.int64],
         precision: str | None = None,
-        progress: Progress | None = None,
+        done: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
         """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        done = None if progress is None else progress.update
-        return self.model.score_prepared(
-            prepared, rows, int(self.fields.chunk), precision or self.precision, done
-        )
+        chunk = int(self.fields.chunk)
+        return self.model.score_prepared(prepared, rows, chunk, precision or self.precision, done)
 
     def slopes(
         self, graph: Graph, configs: Any, near: NDArray[np.float32] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
         """Return scores and their slopes; parameters and errors: see :meth:`tpugraphs.Ranker.slopes`."""
-        check_kind(graph, self.kind)
         prepared, rows = self._chosen(graph, configs)
         if prepared.num_segments > 1:
             raise ConfigError("configs: a model of segments has no gradients of the whole graph: only scores")
@@ -253,14 +250,17 @@ class Network:
         Raises
         ------
         CheckpointError
-            An entry or tensor that is missing, or of another type or shape.
+            An entry or tensor that is missing, or of another type or shape, or steps that make no model.
         """
         self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
         self.pipeline.extra = extra_of(path, metadata)
         if "schema" in metadata:
             self.pipeline.schema = schema_of(path, metadata)
         self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)
-        weights = _weights(path, steps, self.columns, tensors)
+        with tensorfile.sound(path, "steps", "the steps of a model"):
+            planned = _core.plan_parameters(steps, **self.columns)
+        # All are found in the file before the core allocates any.
+        weights = {name: tensorfile.take(path, tensors, name, shape, np.float32) for name, shape in planned}
         for name, view in self.parameters.items():
             view[:] = weights[name]
         self.fitted, self.trained_steps = True, 0
@@ -294,15 +294,3 @@ def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
     """Return the schema in the metadata of a file, or raise CheckpointError."""
     with tensorfile.sound(path, "schema", "a schema"):
         return Schema.from_dict(metadata["schema"])
-
-
-def _weights(
-    path: str, steps: list[Any], columns: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
-) -> dict[str, NDArray[np.float32]]:
-    """Return the weights of a model. All are found in the file before the core allocates any.
-
-    Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
-    """
-    with tensorfile.sound(path, "steps", "the steps of a model"):
-        planned = _core.plan_parameters(steps, **columns)
-    return {name: tensorfile.take(path, tensors, name, shape, np.float32) for name, shape in planned}

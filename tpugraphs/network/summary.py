@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+from tpugraphs.kernels.faces import SHAPES
 from tpugraphs.network.network import Network
 from tpugraphs.recipes.functions import shortly
 from tpugraphs.system import counted, tables
 
-# Letters for the rows of a slot, in the words of `_core.SPACES`.
-_ROWS = {
-    "NODE": "N", "NODE_CONFIG": "N·C", "CONFIG_NODE": "K", "CONFIG_NODE_CONFIG": "K·C", "EDGE": "E",
-    "EDGE_CONFIG": "E·C", "CONFIG": "C", "SLATE": "1", "UNIQUE": "U",
-}  # fmt: skip
+# Letters for the rows of a slot, by their name: "(N, C, F)" has N·C of them.
+_ROWS = {rows: "·".join(shape[1:-1].split(", ")[:-1]) for rows, shape in SHAPES.items()}
 _LETTERS = {
     "N": "nodes", "C": "configs", "K": "configurable nodes", "E": "edges", "U": "different cells",
 }  # fmt: skip
@@ -50,11 +48,11 @@ def summary(network: Network) -> str:
     rows, letters = [], set()
     for step in network.steps:
         space, columns = model.slots[step["out"]]
-        letters |= set(_ROWS.get(space, space))
+        letters |= set(_ROWS[space])
         own = (shape for name, _, shape in model.layout if name.startswith(f"{step['name']}."))
         size = sum(math.prod(shape) for shape in own)
         row = [("step", step["name"]), ("op", step["op"]), ("in", " ".join(step["in"]))]
-        row += [("out", f"{step['out']} ({_ROWS.get(space, space)}, {columns})")]
+        row += [("out", f"{step['out']} ({_ROWS[space]}, {columns})")]
         row += [("parameters", f"{size:,}" if size else "-")]
         for phase in ("forward", "backward") if times else ():
             spent = times.get((phase, step["name"]))

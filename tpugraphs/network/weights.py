@@ -169,14 +169,13 @@ def take_weights(
         Names all that are missing, not expected, or of another shape.
     """
     recipe, own = network.recipe, network.parameters
-    tile, other = recipe.name == "first-tile", any(name.startswith("config_mlp.") for name in weights)
+    other = recipe.name == "first-tile" and any(name.startswith("config_mlp.") for name in weights)
     order = recipe.published_order(network.fields)
     names = {order.get(name, {}).get("name") or published_name(recipe, name): name for name in own}
-    if tile and other:
-        names = {_begun(name, _OTHER_TILE): here for name, here in names.items()}
+    if other:
+        names, order = {_begun(name, _OTHER_TILE): here for name, here in names.items()}, {}
     unread = re.compile("|".join(recipe.published_unread) or "(?!)")
     weights = {name: array for name, array in weights.items() if not unread.fullmatch(name)}
-    order = {} if tile and other else order
     missing = [name for name in names if name not in weights]
     unexpected = [name for name in weights if name not in names]
     wrong, taken = [], {}
