@@ -94,17 +94,19 @@ def noise_ceiling(repeats: ArrayLike) -> float:
     ShapeError
         Another shape.
     """
-    array = np.asarray(repeats, np.float64)
-    if array.ndim != 2 or array.shape[1] < 2:
-        raise ShapeError(f"repeats: expected shape (C, R) with R >= 2, got {array.shape}")
-    halves = _halves(array)
+    halves = _halves(repeats)
     both = np.isfinite(halves).all(0)
     return kendall_tau(halves[0][both], halves[1][both])
 
 
-def _halves(repeats: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return the minimum (C,) of the even measurements and of the odd ones; infinity where there is none."""
-    return [np.where(np.isnan(half), np.inf, half).min(1) for half in (repeats[:, ::2], repeats[:, 1::2])]
+def _halves(repeats: ArrayLike, least: int = 0) -> NDArray[np.float64]:
+    """Return the minima (2, C) of the even measurements and of the odd ones; infinity where there is none."""
+    array = np.asarray(repeats, np.float64)
+    if array.ndim != 2 or array.shape[1] < 2 or len(array) < least:
+        sizes = f"C >= {least} and R >= 2" if least else "R >= 2"
+        raise ShapeError(f"repeats: expected shape (C, R) with {sizes}, got {array.shape}")
+    known = np.where(np.isnan(array), np.inf, array)
+    return np.stack([known[:, ::2].min(1), known[:, 1::2].min(1)])
 
 
 def gain_of_best(repeats: ArrayLike) -> float:
@@ -129,10 +131,7 @@ def gain_of_best(repeats: ArrayLike) -> float:
     ShapeError
         Another shape.
     """
-    array = np.asarray(repeats, np.float64)
-    if array.ndim != 2 or array.shape[1] < 2 or not len(array):
-        raise ShapeError(f"repeats: expected shape (C, R) with C >= 1 and R >= 2, got {array.shape}")
-    halves = np.stack(_halves(array))
+    halves = _halves(repeats, least=1)
     halves[:, ~np.isfinite(halves).all(0)] = np.inf
     if np.isinf(halves[:, 0]).any():
         return float("nan")

@@ -20,9 +20,9 @@ from tpugraphs.system.words import counted, json_text
 
 __all__ = ["METHODS", "SearchResult", "minimize"]
 
-#: Methods of :func:`minimize`.
-METHODS = ("genetic", "annealing", "langevin", "sample", "exhaustive")
 _BATCH = {"genetic": 8, "annealing": 4, "langevin": 4, "sample": 64, "exhaustive": 256}
+#: Methods of :func:`minimize`.
+METHODS = tuple(_BATCH)
 _GROWS = 256  # configs scored, after each of which the genetic algorithm asks for one batch more at once
 _REMEMBERED = 1024  # best codes, of which those are returned that differ
 _TRIED = 200  # infeasible codes for each one of the budget, after which there seem to be no others
