@@ -509,11 +509,10 @@ def mlp_backward(
         raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")
     for layer in layers[:-1]:
         inputs.append(linear.forward(inputs[-1], *layer))
-    d_weights, d_biases = list[Array](), list[Array]()
+    grads = list[dict[str, Array]]()  # of each layer
     for given, layer in zip(reversed(inputs), reversed(layers), strict=True):
-        grads = linear.backward(dy, given, *layer)
-        d_weights.insert(0, grads["weight"])
-        d_biases.insert(0, grads["bias"])
-        dy = grads["x"]
-    made: dict[str, Array | list[Array]] = {"x": dy, "weights": d_weights, "biases": d_biases}
+        grads.insert(0, linear.backward(dy, given, *layer))
+        dy = grads[0]["x"]
+    made: dict[str, Array | list[Array]] = {"x": dy}
+    made["weights"], made["biases"] = ([one[name] for one in grads] for name in ("weight", "bias"))
     return {key: gradient for key, gradient in made.items() if only is None or key in only}

@@ -26,10 +26,8 @@ _FIELDS = {
     **{"node_feat": "x", "node_config_ids": "config_node_index", "node_config_feat": "digits"},
     "config_runtime": "runtime",
 }
-_SWAPPED = {
-    "edge_index": "(2, E)",
-    "node_config_feat": "(K, C, D)",
-}  # shapes in a Data, the first two axes swapped
+# Shapes in a Data, the first two axes swapped.
+_SWAPPED = {"edge_index": "(2, E)", "node_config_feat": "(K, C, D)"}
 _TEXTS = ("name", "collection")
 
 
@@ -121,9 +119,8 @@ def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of a Data in the shape that graphs have."""
     if shape := _SWAPPED.get(field):
         if array.ndim != shape.count(",") + 1 or (field == "edge_index" and len(array) != 2):
-            does = (
-                "transpose it: edge_index.T" if array.shape[1:] == (2,) else "bring it into PyG's order first"
-            )
+            turned = array.shape[1:] == (2,)
+            does = "transpose it: edge_index.T" if turned else "bring it into PyG's order first"
             raise DataError.of(name, f"shape {shape}", f"shape {array.shape}", does)
         return array.swapaxes(0, 1)
     return array[0] if field == "graph_feat" and array.ndim == 2 and len(array) == 1 else array
