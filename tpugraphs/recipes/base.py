@@ -17,29 +17,14 @@ from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.recipes import declared
-from tpugraphs.recipes.blocks import Steps, encode, opcodes, step
-from tpugraphs.recipes.declared import (
-    EstimatorFields,
-    TableFields,
-    TrainingFields,
-    attributes,
-    of_numpy,
-    option,
-    plain,
-)  # fmt: skip
+from tpugraphs.recipes.blocks import Steps, choose, encode, opcodes, step
+from tpugraphs.recipes.declared import EstimatorFields, TableFields, TrainingFields, option
 from tpugraphs.recipes.functions import losses_need
 
 __all__ = [
-    "EstimatorFields",
-    "Recipe",
-    "Steps",
-    "TableFields",
-    "TrainingFields",
-    "encode",
-    "opcodes",
-    "option",
+    "EstimatorFields", "Recipe", "Steps", "TableFields", "TrainingFields", "encode", "opcodes", "option",
     "step",
-]
+]  # fmt: skip
 
 
 Order = dict[str, dict[str, Any]]
@@ -48,7 +33,7 @@ Order = dict[str, dict[str, Any]]
 def _preprocessing(steps: Callable[..., Steps], fields: Any, *schema: Any) -> Steps:
     """Return the steps of a recipe, with those that the field `segment` adds."""
     cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
-    return [of_numpy(one) for one in (*steps(fields, *schema), *cut)]
+    return [declared.of_numpy(one) for one in (*steps(fields, *schema), *cut)]
 
 
 def _no_table(*args: Any) -> NDArray[np.float32]:
@@ -62,6 +47,15 @@ def always(entries: Iterable[Mapping[str, Any]]) -> Callable[..., Steps]:
 
 def _copied(entries: Any, *_: Any) -> Any:
     return copy.deepcopy(entries)
+
+
+def chosen(*steps: dict[str, Any]) -> Callable[..., Steps]:
+    """Return the preprocessing of a recipe: the steps of `choose` for its fields, then these."""
+    return functools.partial(_chosen, steps)
+
+
+def _chosen(steps: Any, fields: Any) -> Steps:
+    return [*choose(fields), *copy.deepcopy(steps)]
 
 
 def hinge(reduction: str) -> Callable[[Any], Steps]:
@@ -78,9 +72,13 @@ _NONE = always([])
 _HINGE = always([{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}])
 
 
-def modules(**names: str) -> tuple[tuple[str, str], ...]:
-    """Return the rows of `published` for weight and bias of modules: our name, their name."""
-    return tuple((rf"{ours}\.(weight|bias)", rf"{theirs}.\1") for ours, theirs in names.items())
+def modules(pairs: Iterable[tuple[str, str]] = (), /, **names: str) -> tuple[tuple[str, str], ...]:
+    r"""Return the rows of `published` for weight and bias of modules: our name, their name.
+
+    Ours may be a pattern, with ``\1`` in theirs for its first group.
+    """
+    named = (*pairs, *names.items())
+    return tuple((rf"{ours}\.(?P<of>weight|bias)", rf"{theirs}.\g<of>") for ours, theirs in named)
 
 
 def kaggle(place: str) -> str:
@@ -234,11 +232,10 @@ class Recipe:
             A new one.
         """
         make = functools.partial(_preprocessing, self.preprocessing, fields)
-        if self.kind == "graph":
-            return Pipeline([], self.kind, make=make, extra=self.extra)
-        if self.by_schema:
-            return Pipeline(make(LAYOUT), self.kind, make=make, extra=self.extra)
-        return Pipeline(make(), self.kind, extra=self.extra)
+        if self.kind != "graph" and not self.by_schema:
+            return Pipeline(make(), self.kind, extra=self.extra)
+        known = [] if self.kind == "graph" else make(LAYOUT)
+        return Pipeline(known, self.kind, make=make, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> Steps:
         """Return the steps of the model for graphs of these sizes.
@@ -257,7 +254,7 @@ class Recipe:
         """
         takes_sizes = self.kind == "graph" or self.by_schema
         steps = self.steps(fields, sizes) if takes_sizes else self.steps(fields)
-        return [of_numpy(step) for step in steps]
+        return [declared.of_numpy(step) for step in steps]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
@@ -284,10 +281,10 @@ class Recipe:
         if preset not in self.presets:
             raise ConfigError(unknown("preset", preset, self.presets))
         given = given or {}
-        values = {name: of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
+        values = {name: declared.of_numpy(value) for name, value in {**self.presets[preset], **given}.items()}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
-        known = attributes(self.options)
+        known = declared.attributes(self.options)
         usual = self.presets[preset].get("epochs", known["epochs"]["default"]) if "epochs" in known else None
         if given.get("steps") is not None and given.get("epochs") not in (None, usual):
             raise ConfigError(f"recipe {self.name}: give epochs or steps, not both")
@@ -333,7 +330,7 @@ class Recipe:
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
             terms = fields.loss
-        terms = [of_numpy(dict(term)) for term in terms]
+        terms = [declared.of_numpy(dict(term)) for term in terms]
         try:
             losses_need(terms)
         except ConfigError as error:
@@ -351,9 +348,9 @@ class Recipe:
                 "low": attr.get("low"),
                 "high": attr.get("high"),
                 "choices": list(attr.get("choices", ())),
-                "default": {preset: plain(made)[name] for preset, made in values.items()},
+                "default": {preset: declared.plain(made)[name] for preset, made in values.items()},
             }
-            for name, attr in attributes(self.options).items()
+            for name, attr in declared.attributes(self.options).items()
         }
         return {
             "recipe": self.name,

@@ -250,23 +250,19 @@ def loss(fields: Fifth) -> Steps:
 
 
 # Name of a parameter here -> in the published PyTorch model.
+_LINEAR = (("near", "lin_l"), ("self", "lin_r"))
 _GRAPH = (
-    *modules(first="gnn.pre_linear.0", head="gnn.head"),
-    (r"opcodes\.weight", "gnn.opcode_embed.weight"),
-    (r"along([0-9]+)_near\.(weight|bias)", r"gnn.convs.\1.lin_l.\2"),
-    (r"along([0-9]+)_self\.weight", r"gnn.convs.\1.lin_r.weight"),
-    (r"against([0-9]+)_near\.(weight|bias)", r"gnn.rev_convs.\1.lin_l.\2"),
-    (r"against([0-9]+)_self\.weight", r"gnn.rev_convs.\1.lin_r.weight"),
+    *modules(first="gnn.pre_linear.0", head="gnn.head", opcodes="gnn.opcode_embed"),
+    *modules((rf"along([0-9]+)_{ours}", rf"gnn.convs.\1.{theirs}") for ours, theirs in _LINEAR),
+    *modules((rf"against([0-9]+)_{ours}", rf"gnn.rev_convs.\1.{theirs}") for ours, theirs in _LINEAR),
 )
+_LAYER = {"(in_proj_.+)": r"self_attn.\1", "out_proj_(.+)": r"self_attn.out_proj.\1", "(.+)_(.+)": r"\1.\2"}
 _LAYERS = tuple(
-    (rf"tokens{i + 1}\.{own}_(weight|bias)", rf"gnn.transformer.transformer.layers.{i}.{there}\1")
+    (rf"tokens{i + 1}\.{ours}", rf"gnn.transformer.transformer.layers.{i}.{theirs}")
     for i in range(8)
-    for own, there in (
-        ("in_proj", "self_attn.in_proj_"), ("out_proj", "self_attn.out_proj."),
-        *((own, f"{own}.") for own in ("linear1", "linear2", "norm1", "norm2")),
-    )
-)  # fmt: skip
-PUBLISHED = (*_GRAPH, (r"tokens0\.(weight|bias)", r"gnn.transformer.mlp.0.\1"), *_LAYERS)
+    for ours, theirs in _LAYER.items()
+)
+PUBLISHED = (*_GRAPH, *modules(tokens0="gnn.transformer.mlp.0"), *_LAYERS)
 
 
 def layout_order(fields: FifthLayout) -> Order:

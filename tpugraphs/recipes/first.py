@@ -27,8 +27,8 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Order, Recipe, TrainingFields, hinge, kaggle, modules, option
-from tpugraphs.recipes.blocks import OPCODES, Steps, choose, standardize, step, tile_scale
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, chosen, hinge, kaggle, modules, option
+from tpugraphs.recipes.blocks import OPCODES, Steps, standardize, step, tile_scale
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
@@ -53,11 +53,6 @@ class FirstLayout(FirstFields):
     configs: int = option(64, high=4096)
     chunk: int = option(128, high=4096)
     prune: str = "config-1hop"
-
-
-def preprocessing(fields: FirstLayout) -> Steps:
-    """Prune, remove equal configs (training only), make digits of the layout columns, scale the others."""
-    return [*choose(fields), {"step": "layout-digits"}, standardize(SCALED_COLUMNS)]
 
 
 def steps(fields: FirstLayout, cross: bool) -> Steps:
@@ -116,10 +111,13 @@ class FirstTile(FirstFields):
     config_scale: str = "none"
 
 
+# Digits of the layout columns; the other columns scaled.
+_SCALED = chosen({"step": "layout-digits"}, standardize(SCALED_COLUMNS))
+
+
 def tile_preprocessing(fields: FirstTile) -> Steps:
     """Remove equal configs (training only), make digits of the layout columns, scale the rest and configs."""
-    scaled = [standardize(SCALED_COLUMNS), tile_scale(fields.config_scale)]
-    return [*choose(fields), {"step": "layout-digits"}, *scaled]
+    return [*_SCALED(fields), tile_scale(fields.config_scale)]
 
 
 def tile_steps(fields: FirstTile) -> Steps:
@@ -153,8 +151,7 @@ def published_order(fields: FirstTile) -> Order:
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
     *modules(linear1="linear.linear", linear2="linear2.linear", head="classifier"),
-    (r"embedding_opcode\.weight", "embedding_op.weight"),
-    (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
+    *modules(embedding_opcode="embedding_op", embedding_layout="embedding_layout_cfg"),
     (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
     (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
     (r"mix1\.temperature", "linear.cross_attn.temperature"),
@@ -170,7 +167,7 @@ PUBLISHED_TILE = (
 )
 
 _first = partial(Recipe, loss=hinge("mean-all"), source=kaggle("first"))
-_layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
+_layout = partial(_first, options=FirstLayout, preprocessing=_SCALED, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}
 _FULL = {"evaluate_every": 2000, "valid_configs": 20000}
 

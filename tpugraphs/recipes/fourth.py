@@ -13,8 +13,8 @@ products take the sum over the node's edges. All means are sums divided by the n
 not of edges. Written from the write-up, not compared with the authors' code.
 """
 
-from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, opcodes, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, chosen, kaggle, option
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, opcodes, step
 
 
 class Fourth(TrainingFields):
@@ -31,11 +31,6 @@ class Fourth(TrainingFields):
     configs: int = option(128, high=4096)
     target: str = option("percentile", choices=("percentile", "normal-score"))
     chunk: int = option(512, high=4096)
-
-
-def preprocessing(fields: Fourth) -> Steps:
-    """List the steps before the model."""
-    return [*choose(fields), {"step": "log-columns", "form": "signed"}]
 
 
 def _relu(name: str, slot: str, out: int) -> Steps:
@@ -73,7 +68,7 @@ RECIPES = (
         options=Fourth,
         presets={"cpu": {"steps": 2000, **EMA}, "full": {}},
         steps=steps,
-        preprocessing=preprocessing,
+        preprocessing=chosen({"step": "log-columns", "form": "signed"}),
         loss=always([{"loss": "mse"}]),
         source=kaggle("fourth"),
     ),

@@ -16,8 +16,8 @@ write-up, not compared with the authors' code.
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes.base import Recipe, TrainingFields, hinge, kaggle, option
-from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, choose, join_digits, mean_plus_max, opcodes, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, chosen, hinge, kaggle, option
+from tpugraphs.recipes.blocks import NODE_COLUMNS, Steps, join_digits, mean_plus_max, opcodes, step
 
 OPCODE_ROWS = 128
 
@@ -37,11 +37,6 @@ class Ninth(TrainingFields):
     clip: float = 1e9
     configs: int = option(512, high=4096)
     chunk: int = option(128, high=4096)
-
-
-def preprocessing(fields: Ninth) -> Steps:
-    """List the steps before the model."""
-    return [*choose(fields), {"step": "log-columns", "form": "signed"}]
 
 
 def _sage(i: int, fields: Ninth) -> Steps:
@@ -111,7 +106,7 @@ _ninth = partial(
         "cpu": {"steps": 2000, "width": 64, "opcode_columns": 32, "configs": 64, "slates": 1, "clip": 1.0},
         "full": {"learning_rate": 1e-4},
     },
-    preprocessing=preprocessing,
+    preprocessing=chosen({"step": "log-columns", "form": "signed"}),
     loss=hinge("sum"),
     source=kaggle("ninth"),
 )

@@ -124,11 +124,6 @@ def tile_steps(fields: OfficialTile) -> Steps:
     return [*model, step("linear", "score", [out(model)], "scores", out=1)]
 
 
-def tile_preprocessing(fields: OfficialTile) -> Steps:
-    """Scale node features and configs."""
-    return [standardize(constant="zero"), tile_scale()]
-
-
 def tile_loss(fields: OfficialFields) -> Steps:
     """List ListMLE and, lightly, squared error; the weights 1 and 0.02 are normalised to sum 1."""
     return [
@@ -202,12 +197,12 @@ def layout_loss(fields: OfficialFields) -> Steps:
 
 # Name of a parameter here -> in a checkpoint of the published Keras models.
 _LAYERS = "layer_with_weights-"
-_KERNEL, _BIAS = (rf"\.{part}" for part in ("weight", "bias"))
+_PARTS = (("weight", "kernel"), ("bias", "bias"))
 PUBLISHED = (
-    ("opcodes" + _KERNEL, "_op_embedding/embedding_layer/embeddings"),
+    (r"opcodes\.weight", "_op_embedding/embedding_layer/embeddings"),
     *(
-        (f"{ours}{part}", f"{theirs}/{name}")
-        for part, name in ((_KERNEL, "kernel"), (_BIAS, "bias"))
+        (rf"{ours}\.{part}", f"{theirs}/{name}")
+        for part, name in _PARTS
         for ours, theirs in (
             (r"sage([0-9]+)_linear", rf"_gnn_layers/\1/{_LAYERS}0"),
             (r"resgcn([0-9]+)_mlp([01])", rf"_gc_layers/\1/0/{_LAYERS}\2"),
@@ -222,6 +217,15 @@ PUBLISHED = (
 )
 
 
+def _named(theirs: str, **places: int) -> Order:
+    """Return the published names of linear layers: our name, the place among the layers of `theirs`."""
+    return {
+        f"{ours}.{part}": {"name": f"{theirs}/{_LAYERS}{place}/{name}"}
+        for ours, place in places.items()
+        for part, name in _PARTS
+    }
+
+
 def published_order(fields: OfficialTile) -> Order:
     """Return where the inputs of the first layer are: opcode, config if it joins early, node features."""
     join, _, kind = fields.variant.rpartition("-")
@@ -230,16 +234,9 @@ def published_order(fields: OfficialTile) -> Order:
     columns = [*range(before, before + NODE_COLUMNS), *range(opcode), *range(opcode, before)]
     if kind == "sage":  # messages, then the node itself
         return {"sage0_linear.weight": {"columns": columns + [len(columns) + at for at in columns]}}
-    parts = (("weight", "kernel"), ("bias", "bias"))
     if kind == "resgcn":
-        last = {f"score.{ours}": {"name": f"_postnet/{_LAYERS}1/{theirs}"} for ours, theirs in parts}
-        return {"first0.weight": {"columns": columns}, **last}
-    layers = enumerate(("head0", "head1", "score"))
-    return {
-        f"{name}.{ours}": {"name": f"_mlp/{_LAYERS}{i}/{theirs}"}
-        for i, name in layers
-        for ours, theirs in parts
-    }
+        return {"first0.weight": {"columns": columns}, **_named("_postnet", score=1)}
+    return _named("_mlp", head0=0, head1=1, score=2)
 
 
 _official = partial(
@@ -260,7 +257,7 @@ RECIPES = (
         options=OfficialTile,
         presets={"cpu": {**_CPU, "learning_rate": 1e-3}, "full": {**_FULL, "stop_after": 20}},
         steps=tile_steps,
-        preprocessing=tile_preprocessing,
+        preprocessing=always([standardize(constant="zero"), tile_scale()]),
         loss=tile_loss,
         published_marks=("_op_embedding/",),
         published_order=published_order,

@@ -153,6 +153,7 @@ _second = partial(
     published_marks=(r"node_feat_embedding\.",),
     published_padding=0,
 )
+_layout = partial(_second, options=SecondLayout, steps=steps, preprocessing=preprocessing)
 _CPU = {"steps": 2000, "stages": 2, "layers": 1, "configs": 32}
 _CPU_WIDER = {**_CPU, "first": 64, "layers": 2}
 _PRUNED = {"slates": 2, "prune": "config-1hop"}
@@ -161,25 +162,19 @@ _DRAWN = {"config_sampling": "replacement"}
 _BEFORE = {**_DRAWN, "optimizer": "adam", "eps": 1e-8, "head_decay": 0.0, "negative": "zero", "pairs": "all"}
 
 RECIPES = (
-    _second(
+    _layout(
         name="second-xla",
-        options=SecondLayout,
         summary="GraphSAGE that predicts seconds, by differences and relative errors.",
         presets={"cpu": {**_CPU, **_PRUNED, **EMA, "margin": 1e-4}, "full": _BEFORE},
-        steps=steps,
-        preprocessing=preprocessing,
         loss=differences_and_errors,
     ),
-    _second(
+    _layout(
         name="second-nlp",
-        options=SecondLayout,
         summary="The same twice as wide with residual sums, trained by ListMLE.",
         presets={
             "cpu": {**_CPU_WIDER, **_PRUNED, "residual": True},
             "full": {**_WIDE, **_DRAWN, "residual": True, "slates": 4, "configs": 10, "clip": 100.0},
         },
-        steps=steps,
-        preprocessing=preprocessing,
         loss=always([{"loss": "list_mle", "max_norm": 500.0}]),  # scores of a list of length 500, at most
     ),
     _second(

@@ -25,8 +25,8 @@ graphs: scores of whole graphs and of graphs in segments are equal to 3e-7, loss
 one segment to 7e-5.
 """
 
-from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, hinge, option, step
-from tpugraphs.recipes.blocks import NODE_COLUMNS, choose, join_digits, mean_plus_max, standardize
+from tpugraphs.recipes.base import Recipe, Steps, TrainingFields, chosen, hinge, modules, option, step
+from tpugraphs.recipes.blocks import NODE_COLUMNS, join_digits, mean_plus_max, standardize
 
 OPCODE_ROWS = 128
 
@@ -48,11 +48,6 @@ class SeventhFields(TrainingFields):
     weight_decay: float = option(5e-4, doc="a part of the gradient (adam), as GraphGym adds it")
     clip: float = 1e9
     configs: int = option(32, high=4096)
-
-
-def preprocessing(fields: SeventhFields) -> Steps:
-    """Prune if asked to, remove equal configs (training only), scale all columns."""
-    return [*choose(fields), standardize()]
 
 
 def steps(fields: SeventhFields) -> Steps:
@@ -83,11 +78,9 @@ def steps(fields: SeventhFields) -> Steps:
 
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
-    (r"embedding\.weight", "emb.weight"),
+    *modules(embedding="emb", linear1="linear_map", linear2="pre_mp.Layer_0.layer.model"),
     (r"opcode_scale\.weight", "op_weights"),
     (r"linear1\.digit_scale", "config_weights"),
-    (r"linear1\.(weight|bias)", r"linear_map.\1"),
-    (r"linear2\.(weight|bias)", r"pre_mp.Layer_0.layer.model.\1"),
     (r"prelu\.slope", "pre_mp.Layer_0.post_layer.1.weight"),
     (r"sage([0-9]+)\.(weight|bias)_([lr])", r"gnn_layers.\1.model.lin_\3.\2"),
     (r"head1\.(weight|bias)", r"post_mp.layer_post_mp.model.0.Layer_0.layer.model.\1"),
@@ -107,7 +100,7 @@ RECIPES = (
             "full": {**_FULL, "epochs": 20000, "accumulate": 32, "evaluate_every": 1000},
         },
         steps=steps,
-        preprocessing=preprocessing,
+        preprocessing=chosen(standardize()),
         loss=hinge("sum"),
         published=PUBLISHED,
         published_marks=(r"linear_map\.",),

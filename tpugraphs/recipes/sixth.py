@@ -34,8 +34,8 @@ from functools import partial
 from typing import Any
 
 from tpugraphs.recipes import blocks
-from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, opcodes, option, step
-from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, mean_plus_max, out
+from tpugraphs.recipes.base import Order, Recipe, Steps, TrainingFields, always, kaggle, modules, option
+from tpugraphs.recipes.blocks import DIGITS, NODE_COLUMNS, TILE_COLUMNS, choose, opcodes, out, step
 
 OPCODE_ROWS = 128
 
@@ -101,13 +101,6 @@ def _norm_act(name: str, slot: str, out: str, act: str) -> Steps:
     ]
 
 
-def _inputs(fields: Sixth) -> Steps:
-    """List the steps from node features to `opcodes`: scaled features and the opcode's embedding."""
-    scaled = [step("affine", "scale", ["node_feat"], "scaled")] if fields.trainable_scale else []
-    slot = "scaled" if scaled else "node_feat"
-    return [*scaled, opcodes(slot, OPCODE_ROWS, fields.opcode_columns, max_norm=1.0)]
-
-
 def _gin(i: int, x: str, fields: Sixth) -> Steps:
     """List MLP(x + sum over consumers): twice a linear layer, norm and ELU; then the mean over the nodes."""
     return [
@@ -137,8 +130,10 @@ def _first(fields: Sixth, digits: bool) -> Steps:
     """List the first linear layer, which sees everything, with norm and dropout; its result is `drop`."""
     how = {"column": NODE_COLUMNS + fields.opcode_columns, "values": "numbers"} if digits else {}
     attrs: dict[str, Any] = {**how, "out": fields.width, "use_bias": False, "stats": True}
+    scaled = [step("affine", "scale", ["node_feat"], "scaled")] if fields.trainable_scale else []
     return [
-        *_inputs(fields),
+        *scaled,
+        opcodes("scaled" if scaled else "node_feat", OPCODE_ROWS, fields.opcode_columns, max_norm=1.0),
         step("config_linear" if digits else "linear", "first", ["opcodes"], "first_z", **attrs),
         *_norm_act("first", "first_z", "first_a", "gelu"),
         step("dropout", "drop", ["first_a"], p=fields.dropout),
@@ -162,7 +157,7 @@ def layout_steps(fields: SixthLayout) -> Steps:
             step("mix", f"residual{i}", [f"conv{i}", f"h{i}"], stats=True),
             *_norm_act(f"layer{i}", f"residual{i}", f"h{i + 1}", "gelu"),
         ]
-    model += [*mean_plus_max(f"h{fields.layers}"), step("l2_normalise", "unit", ["pooled"], eps=1e-4)]
+    model += [*blocks.mean_plus_max(f"h{fields.layers}"), step("l2_normalise", "unit", ["pooled"], eps=1e-4)]
     return _with_head(model, fields)
 
 
@@ -189,22 +184,17 @@ def tile_steps(fields: SixthTile) -> Steps:
     configs = "configs" if fields.trainable_scale else "config_feat"
     if fields.trainable_scale:
         model.append(step("affine", "config_scale", ["config_feat"], configs))
-    model += [*mean_plus_max(f"h{fields.layers}"), step("concat", "late", ["pooled", configs])]
+    model += [*blocks.mean_plus_max(f"h{fields.layers}"), step("concat", "late", ["pooled", configs])]
     return _with_head(model, fields)
 
 
 # Name of a parameter here -> in the published PyTorch models.
 PUBLISHED = (
-    (r"opcodes\.weight", "node_opcode_embed.weight"),
-    (r"first\.weight", "early_mlp.0.weight"),
-    (r"second\.weight", "early_mlp.4.weight"),
-    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"gconv.\1.lin_\3.\2"),
+    *modules(opcodes="node_opcode_embed", first="early_mlp.0", second="early_mlp.4"),
+    *modules(head0="late_mlp.0", head1="late_mlp.3", score="predict"),
+    (r"(?:sage|gat)([0-9]+)\.(weight|bias)_([lr])", r"gconv.\1.lin_\3.\2"),
     (r"gin([0-9]+)_([03])\.(weight|bias)", r"gconv.\1.nn.\2.\3"),
-    (r"gat([0-9]+)\.(weight|bias)_([lr])", r"gconv.\1.lin_\3.\2"),
     (r"gat([0-9]+)\.(att|bias)", r"gconv.\1.\2"),
-    (r"head0\.weight", "late_mlp.0.weight"),
-    (r"head1\.weight", "late_mlp.3.weight"),
-    (r"score\.(weight|bias)", r"predict.\1"),
 )
 # Scalers of features, the 0 of GIN, and weights of norms, which the published code does not apply.
 UNREAD = (

@@ -18,8 +18,8 @@ the authors' code.
 
 from functools import partial
 
-from tpugraphs.recipes.base import Recipe, TrainingFields, always, kaggle, option
-from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, choose, join_digits, opcodes, step, tile_scale
+from tpugraphs.recipes.base import Recipe, TrainingFields, always, chosen, kaggle, option
+from tpugraphs.recipes.blocks import EMA, OPCODES, Steps, join_digits, opcodes, step, tile_scale
 
 OPCODE_ROWS = OPCODES + 1
 
@@ -57,16 +57,6 @@ class TenthTile(Tenth):
     configs: int = 1024
     metric: str = "top5"
     chunk: int = 4096
-
-
-def layout_preprocessing(fields: Tenth) -> Steps:
-    """List the steps before the layout model."""
-    return [*choose(fields), {"step": "log-columns", "offset": 3}]
-
-
-def tile_preprocessing(fields: TenthTile) -> Steps:
-    """List the steps before the tile model."""
-    return [*layout_preprocessing(fields), tile_scale("log")]
 
 
 def _join(name: str, x: str, y: str, out: str, fields: Tenth) -> Steps:
@@ -162,6 +152,7 @@ def tile_steps(fields: TenthTile) -> Steps:
 
 
 _tenth = partial(Recipe, loss=always([{"loss": "list_mle", "reduction": "sum"}]), source=kaggle("tenth"))
+_LOGARITHMS = {"step": "log-columns", "offset": 3}
 _CPU = {"steps": 2000, "width": 64, "learning_rate": 1e-3}
 _CPU_LAYOUT = {**_CPU, **EMA, "blocks": 3, "embed_digits": True, "configs": 128, "prune": "config-1hop"}
 
@@ -172,7 +163,7 @@ RECIPES = (
         options=TenthLayout,
         presets={"cpu": _CPU_LAYOUT, "full": {"epochs": 16, "schedule": "cosine"}},
         steps=layout_steps,
-        preprocessing=layout_preprocessing,
+        preprocessing=chosen(_LOGARITHMS),
     ),
     _tenth(
         name="tenth-tile",
@@ -180,7 +171,7 @@ RECIPES = (
         options=TenthTile,
         presets={"cpu": {**_CPU, "blocks": 2, "configs": 256}, "full": {"epochs": 5, "schedule": "cosine"}},
         steps=tile_steps,
-        preprocessing=tile_preprocessing,
+        preprocessing=chosen(_LOGARITHMS, tile_scale("log")),
         kind="tile",
     ),
 )

@@ -119,9 +119,9 @@ def layout_preprocessing(fields: ThirdLayout, schema: Schema = LAYOUT) -> Steps:
     ]
 
 
-def _act(name: str, slot: str, act: str = "silu", norm: bool = True) -> Steps:
-    """List an activation and a layer norm; the result is called `name`."""
-    if not norm:
+def _act(name: str, slot: str, act: str = "silu") -> Steps:
+    """List an activation and, of SiLU, a layer norm; the result is called `name`."""
+    if act != "silu":
         return [step("activation", f"{name}_act", [slot], name, act=act)]
     return [
         step("activation", f"{name}_act", [slot], f"{name}_acted", act=act),
@@ -129,8 +129,8 @@ def _act(name: str, slot: str, act: str = "silu", norm: bool = True) -> Steps:
     ]
 
 
-def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, act: str, norm: bool) -> Steps:
-    """act(W3 act([W x | mean of consumers' W1 x | mean of producers' W2 x])), with layer norms.
+def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, act: str) -> Steps:
+    """act(W3 act([W x | mean of consumers' W1 x | mean of producers' W2 x])), with layer norms after SiLU.
 
     The published names of W1 and W2 are "in" and "out".
     """
@@ -144,9 +144,9 @@ def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, ac
         step("edge_mean", f"{name}_consumers", [f"{name}_in"], direction="forward"),
         step("edge_mean", f"{name}_producers", [f"{name}_out"], direction="reverse", **how),
         step("concat", f"{name}_all", [f"{name}_self", f"{name}_consumers", f"{name}_producers"]),
-        *_act(f"{name}_mixed", f"{name}_all", act, norm),
+        *_act(f"{name}_mixed", f"{name}_all", act),
         step("linear", f"{name}_linear", [f"{name}_mixed"], out=out),
-        *_act(name, f"{name}_linear", act, norm),
+        *_act(name, f"{name}_linear", act),
     ]
 
 
@@ -169,7 +169,7 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
         step("take_columns", "walks", ["node_feat"], first=features, count=walks),
         step("take_columns", "features", ["node_feat"], first=0, count=features),
         step("linear", "position", ["walks"], "position_z", out=fields.position),
-        *_act("p0", "position_z", "tanh", norm=False),
+        *_act("p0", "position_z", "tanh"),
         opcodes("features", OPCODE_ROWS, fields.opcode_columns),
         join_digits("first", "opcodes", "z", features, out=fields.first, scale=fields.config_scale),
         *_act("x0", "z"),
@@ -178,11 +178,9 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
         out = fields.width * 3 // 2 if i == 0 else fields.width
         model += [
             step("concat", f"h{i}", [f"p{i}", f"x{i}"]),
-            *_messages(fields, f"sage{i}", f"h{i}", out, fields.message, "silu", norm=True),
+            *_messages(fields, f"sage{i}", f"h{i}", out, fields.message, "silu"),
             *_attention(f"attention{i}", f"h{i}", out, fields.keys),
-            *_messages(
-                fields, f"p{i + 1}", f"p{i}", fields.position, fields.position_message, "tanh", norm=False
-            ),
+            *_messages(fields, f"p{i + 1}", f"p{i}", fields.position, fields.position_message, "tanh"),
             step("concat", f"both{i}", [f"sage{i}", f"attention{i}"]),
             step("linear", f"join{i}", [f"both{i}"], out=out),
             *_act(f"x{i + 1}", f"join{i}"),
@@ -250,13 +248,14 @@ def tile_loss(fields: ThirdTile) -> Steps:
     return [{"loss": "dcg_hinge", "margin": fields.margin}]
 
 
+_BLOCKS = range(16)  # as many as a model may have
 # Name of a parameter of the tile model here -> in the published PyTorch model.
 PUBLISHED_TILE = (
     *modules(first="embedding_layer.linear", x0_norm="embedding_layer.layernorm", head="projection_network"),
     (r"opcodes\.weight", "embedding_layer.emb.weight"),
     (r"sage([0-9]+)\.weight_l", r"message_network.\1.agg_linear.weight"),
     (r"sage([0-9]+)\.(weight|bias)_[rl]", r"message_network.\1.linear.\2"),
-    *((rf"x{i + 1}_norm\.(weight|bias)", rf"message_network.{i}.layernorm.\1") for i in range(16)),
+    *modules((f"x{i + 1}_norm", f"message_network.{i}.layernorm") for i in _BLOCKS),
 )
 
 
@@ -268,23 +267,22 @@ def tile_order(fields: ThirdTile) -> Order:
 
 
 # The same of the layout model.
+_ASKED = ("query", "key", "value")
 _SAGE = (("self", "linear"), ("in", "agg_linear_in"), ("out", "agg_linear_out"))
 _NORMED = (*_SAGE, ("mixed_norm", "mlp_out.1"), ("linear", "mlp_out.2"), ("norm", "mlp_out.4"))
+_PLACES = (*_SAGE, ("linear", "mlp_out.1"))
 PUBLISHED_LAYOUT = (
     *modules(first="embedding_layer.mlp.0", x0_norm="embedding_layer.mlp.2", position="lpe_projection.0"),
-    (r"opcodes\.weight", "embedding_layer.emb.weight"),
-    *((rf"sage([0-9]+)_{ours}\.(weight|bias)", rf"feature_sage_convs.\1.{theirs}.\2")
-      for ours, theirs in _NORMED),
-    *((rf"p{i + 1}_{ours}\.(weight|bias)", rf"lpe_sage_convs.{i}.{theirs}.\1")
-      for i in range(16) for ours, theirs in (*_SAGE, ("linear", "mlp_out.1"))),
-    *((rf"attention([0-9]+)_{word[0]}\.(weight|bias)", rf"linformers.\1.{word}_layer.\2")
-      for word in ("query", "key", "value")),
-    (r"join([0-9]+)\.(weight|bias)", r"combination_nets.\1.0.\2"),
-    *((rf"x{i + 1}_norm\.(weight|bias)", rf"combination_nets.{i}.2.\1") for i in range(16)),
-    *((rf"{ours}\.(weight|bias)", rf"mlp.{at}.\1")
-      for ours, at in (("mlp0", 0), ("m0_norm", 2), ("mlp1", 3), ("m1_norm", 5))),
-    (r"head\.weight", "projection_network.weight"),
-)  # fmt: skip
+    *modules(opcodes="embedding_layer.emb", head="projection_network"),
+    *modules(mlp0="mlp.0", m0_norm="mlp.2", mlp1="mlp.3", m1_norm="mlp.5"),
+    *modules((rf"sage([0-9]+)_{ours}", rf"feature_sage_convs.\1.{theirs}") for ours, theirs in _NORMED),
+    *modules(
+        (f"p{i + 1}_{ours}", f"lpe_sage_convs.{i}.{theirs}") for i in _BLOCKS for ours, theirs in _PLACES
+    ),
+    *modules((rf"attention([0-9]+)_{word[0]}", rf"linformers.\1.{word}_layer") for word in _ASKED),
+    *modules([(r"join([0-9]+)", r"combination_nets.\1.0")]),
+    *modules((f"x{i + 1}_norm", f"combination_nets.{i}.2") for i in _BLOCKS),
+)
 
 
 def layout_order(fields: ThirdLayout) -> Order:
