@@ -256,12 +256,14 @@ _GRAPH = (
     *modules((rf"along([0-9]+)_{ours}", rf"gnn.convs.\1.{theirs}") for ours, theirs in _LINEAR),
     *modules((rf"against([0-9]+)_{ours}", rf"gnn.rev_convs.\1.{theirs}") for ours, theirs in _LINEAR),
 )
-_LAYER = {"(in_proj_.+)": r"self_attn.\1", "out_proj_(.+)": r"self_attn.out_proj.\1", "(.+)_(.+)": r"\1.\2"}
 _LAYERS = tuple(
-    (rf"tokens{i + 1}\.{ours}", rf"gnn.transformer.transformer.layers.{i}.{theirs}")
+    (rf"tokens{i + 1}\.{own}_(weight|bias)", rf"gnn.transformer.transformer.layers.{i}.{there}\1")
     for i in range(8)
-    for ours, theirs in _LAYER.items()
-)
+    for own, there in (
+        ("in_proj", "self_attn.in_proj_"), ("out_proj", "self_attn.out_proj."),
+        *((own, f"{own}.") for own in ("linear1", "linear2", "norm1", "norm2")),
+    )
+)  # fmt: skip
 PUBLISHED = (*_GRAPH, *modules(tokens0="gnn.transformer.mlp.0"), *_LAYERS)
 
 

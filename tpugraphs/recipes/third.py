@@ -119,9 +119,9 @@ def layout_preprocessing(fields: ThirdLayout, schema: Schema = LAYOUT) -> Steps:
     ]
 
 
-def _act(name: str, slot: str, act: str = "silu") -> Steps:
-    """List an activation and, of SiLU, a layer norm; the result is called `name`."""
-    if act != "silu":
+def _act(name: str, slot: str, act: str = "silu", norm: bool = True) -> Steps:
+    """List an activation and a layer norm; the result is called `name`."""
+    if not norm:
         return [step("activation", f"{name}_act", [slot], name, act=act)]
     return [
         step("activation", f"{name}_act", [slot], f"{name}_acted", act=act),
@@ -129,8 +129,8 @@ def _act(name: str, slot: str, act: str = "silu") -> Steps:
     ]
 
 
-def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, act: str) -> Steps:
-    """act(W3 act([W x | mean of consumers' W1 x | mean of producers' W2 x])), with layer norms after SiLU.
+def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, act: str, norm: bool) -> Steps:
+    """act(W3 act([W x | mean of consumers' W1 x | mean of producers' W2 x])), with layer norms.
 
     The published names of W1 and W2 are "in" and "out".
     """
@@ -144,9 +144,9 @@ def _messages(fields: ThirdLayout, name: str, x: str, out: int, message: int, ac
         step("edge_mean", f"{name}_consumers", [f"{name}_in"], direction="forward"),
         step("edge_mean", f"{name}_producers", [f"{name}_out"], direction="reverse", **how),
         step("concat", f"{name}_all", [f"{name}_self", f"{name}_consumers", f"{name}_producers"]),
-        *_act(f"{name}_mixed", f"{name}_all", act),
+        *_act(f"{name}_mixed", f"{name}_all", act, norm),
         step("linear", f"{name}_linear", [f"{name}_mixed"], out=out),
-        *_act(name, f"{name}_linear", act),
+        *_act(name, f"{name}_linear", act, norm),
     ]
 
 
@@ -169,7 +169,7 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
         step("take_columns", "walks", ["node_feat"], first=features, count=walks),
         step("take_columns", "features", ["node_feat"], first=0, count=features),
         step("linear", "position", ["walks"], "position_z", out=fields.position),
-        *_act("p0", "position_z", "tanh"),
+        *_act("p0", "position_z", "tanh", norm=False),
         opcodes("features", OPCODE_ROWS, fields.opcode_columns),
         join_digits("first", "opcodes", "z", features, out=fields.first, scale=fields.config_scale),
         *_act("x0", "z"),
@@ -178,9 +178,11 @@ def layout_steps(fields: ThirdLayout, sizes: Sizes | None = None) -> Steps:
         out = fields.width * 3 // 2 if i == 0 else fields.width
         model += [
             step("concat", f"h{i}", [f"p{i}", f"x{i}"]),
-            *_messages(fields, f"sage{i}", f"h{i}", out, fields.message, "silu"),
+            *_messages(fields, f"sage{i}", f"h{i}", out, fields.message, "silu", norm=True),
             *_attention(f"attention{i}", f"h{i}", out, fields.keys),
-            *_messages(fields, f"p{i + 1}", f"p{i}", fields.position, fields.position_message, "tanh"),
+            *_messages(
+                fields, f"p{i + 1}", f"p{i}", fields.position, fields.position_message, "tanh", norm=False
+            ),
             step("concat", f"both{i}", [f"sage{i}", f"attention{i}"]),
             step("linear", f"join{i}", [f"both{i}"], out=out),
             *_act(f"x{i + 1}", f"join{i}"),
