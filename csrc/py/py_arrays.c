@@ -319,22 +319,20 @@ static PyArrayObject *rows_of_mask(PyArrayObject *mask, int64_t count) {
     return rows;
 }
 
-static PyArrayObject *rows_of_numbers(PyArrayObject *from, int64_t count) {
+/* *bad: the first number that is no row, or -1. */
+static PyArrayObject *rows_of_numbers(PyArrayObject *from, int64_t count, int64_t *bad) {
     PyArrayObject *rows = tg_new_array(NPY_INT64, 1, PyArray_DIMS(from));
     tg_number type;
     tg_number_of(from, &type);
     if (rows == NULL) return NULL;
     const npy_intp n = PyArray_SIZE(from);
-    int64_t *row = TG_I64(rows), bad = tg_whole_from(type, PyArray_DATA(from), n, row);
-    for (npy_intp i = 0; i < n && bad < 0; i++) {
-        if (row[i] < -count || row[i] >= count) bad = i;
+    int64_t *row = TG_I64(rows);
+    *bad = tg_whole_from(type, PyArray_DATA(from), n, row);
+    for (npy_intp i = 0; i < n && *bad < 0; i++) {
+        if (row[i] < -count || row[i] >= count) *bad = i;
         else if (row[i] < 0) row[i] += count;
     }
-    if (bad < 0) return rows;
-    PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for %lld configs", (long long)row[bad],
-                 (long long)count);
-    Py_DECREF((PyObject *)rows);
-    return NULL;
+    return rows;
 }
 
 PyArrayObject *tg_row_numbers(PyObject *rows, int64_t count) {
@@ -342,10 +340,16 @@ PyArrayObject *tg_row_numbers(PyObject *rows, int64_t count) {
     PyArrayObject *given = (PyArrayObject *)PyArray_FromAny(rows, NULL, 1, 1, 0, NULL);
     PyArrayObject *from = given == NULL ? NULL : native(given), *result = NULL;
     tg_number type;
+    int64_t bad = -1;
     if (from != NULL && tg_number_of(from, &type) && (type.kind != 'f' || PyArray_SIZE(from) == 0))
-        result = type.kind == 'b' ? rows_of_mask(from, count) : rows_of_numbers(from, count);
+        result = type.kind == 'b' ? rows_of_mask(from, count) : rows_of_numbers(from, count, &bad);
     else if (from != NULL)
         PyErr_SetString(PyExc_IndexError, "arrays used as indices must be of integer (or boolean) type");
+    if (result != NULL && bad >= 0) {
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for %lld configs",
+                     (long long)TG_I64(result)[bad], (long long)count);
+        Py_CLEAR(result);
+    }
     Py_XDECREF((PyObject *)given);
     Py_XDECREF((PyObject *)from);
     return result;
@@ -426,6 +430,53 @@ static PyObject *as_digits(PyObject *self, PyObject *args) {
     return array;
 }
 
+/* Rows of an argument that is an array, with errors that name it and `whose` rows they are. */
+static PyArrayObject *checked_rows(const tg_door *door, PyArrayObject *from, int64_t count,
+                                   const char *whose) {
+    tg_number type = {0};
+    const npy_intp *dims = PyArray_DIMS(from);
+    const int ndim = PyArray_NDIM(from), known = tg_number_of(from, &type);
+    char expected[64], found[128], shape[96];
+    shape_text(shape, sizeof shape, ndim, dims, NULL);
+    if (ndim != 1 || !known || (type.kind == 'f' && dims[0] > 0)) { /* an empty list is one of floats */
+        PyObject *dtype = PyObject_Str((PyObject *)PyArray_DESCR(from));
+        snprintf(found, sizeof found, "%.20s %s", utf8_of(dtype), shape);
+        Py_XDECREF(dtype);
+        return refuse(door, "a slice, a mask (C,) or a list of row numbers", whose, found);
+    }
+    if (type.kind == 'b' && dims[0] != count) {
+        snprintf(expected, sizeof expected, "a mask of shape (%lld,)", (long long)count);
+        snprintf(found, sizeof found, "shape %s", shape);
+        return refuse(door, expected, whose, found);
+    }
+    if (type.kind == 'b') return rows_of_mask(from, count);
+    int64_t bad = -1;
+    PyArrayObject *rows = rows_of_numbers(from, count, &bad);
+    if (rows == NULL || bad < 0) return rows;
+    Py_DECREF((PyObject *)rows);
+    snprintf(expected, sizeof expected, "numbers in %lld..%lld", -(long long)count, (long long)count - 1);
+    return tg_door_refuse(door, bad, expected, whose);
+}
+
+/* row_numbers(name, rows, count, whose) */
+static PyObject *row_numbers(PyObject *self, PyObject *args) {
+    (void)self;
+    tg_door door = {.letters = "n"};
+    const char *whose;
+    PyObject *given;
+    long long count;
+    if (!PyArg_ParseTuple(args, "O&OLO&:row_numbers", tg_take_text, &door.field, &given, &count, tg_take_text,
+                          &whose))
+        return NULL;
+    if (PySlice_Check(given)) return (PyObject *)rows_of_slice(given, count);
+    if (open_door(&door, given) < 0) return NULL;
+    PyArrayObject *from = native((PyArrayObject *)door.given);
+    PyArrayObject *rows = from == NULL ? NULL : checked_rows(&door, from, count, whose);
+    Py_XDECREF((PyObject *)from);
+    Py_DECREF(door.given);
+    return (PyObject *)rows;
+}
+
 PyMethodDef tg_array_methods[] = {
     {"as_floats", as_floats, METH_VARARGS,
      PyDoc_STR("as_floats(field, value, letters, sizes): finite float32, read-only, of as many dimensions as "
@@ -433,5 +484,9 @@ PyMethodDef tg_array_methods[] = {
     {"as_whole", as_whole, METH_VARARGS, PyDoc_STR("as_whole(field, value, letters): int64, read-only.")},
     {"as_digits", as_digits, METH_VARARGS,
      PyDoc_STR("as_digits(field, value (C, K, D), values): int8 in -1..values[d]-1; None: of layouts.")},
+    {"row_numbers", row_numbers, METH_VARARGS,
+     PyDoc_STR(
+         "row_numbers(name, rows, count, whose): int64 in 0..count-1 of a slice, a mask or whole numbers; "
+         "errors name the argument and whose rows these are.")},
     {NULL, NULL, 0, NULL},
 };

@@ -152,15 +152,16 @@ static PyObject *numbers_of(PyObject *given) {
 }
 
 static PyObject *take(PyObject *object, PyObject *args) {
-    PyObject *given, *columns;
-    tg_digit_values values;
-    if (!PyArg_ParseTuple(args, "O!O!O&:_take", &PyDict_Type, &given, &PyDict_Type, &columns, tg_take_values,
-                          &values))
+    PyObject *given, *columns = NULL;
+    tg_digit_values values = {.n = -1};
+    int opcodes = -1;
+    if (!PyArg_ParseTuple(args, "O!|O!O&i:_take", &PyDict_Type, &given, &PyDict_Type, &columns,
+                          tg_take_values, &values, &opcodes))
         return NULL;
     tg_state *state = state_of(Py_TYPE(object));
     PyObject *arrays = state == NULL ? NULL : numbers_of(given);
     if (arrays == NULL) return NULL;
-    const int status = tg_graph_take((tg_py_graph *)object, state, arrays, columns, &values);
+    const int status = tg_graph_take((tg_py_graph *)object, state, arrays, columns, &values, opcodes);
     Py_DECREF(arrays);
     if (status < 0) return NULL;
     Py_RETURN_NONE;
@@ -245,7 +246,9 @@ static PyMethodDef methods[] = {
          "already.")},
     {"_take", take, METH_VARARGS,
      PyDoc_STR(
-         "_take(given, columns, values): check arrays and hold them, by the rules of the graph's kind.")},
+         "_take(given, columns={}, values=None, opcodes=-1): check arrays and hold them, by the rules of the "
+         "graph's kind. Of a schema that was given: the names of the columns by field, the values of its "
+         "digits, and how many opcodes there are.")},
     {"__getstate__", get_state, METH_NOARGS, NULL},
     {"__setstate__", set_state, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -45,8 +45,9 @@ int tg_add_graph_type(PyObject *module);
 PyObject *tg_graph_get(tg_py_graph *self, tg_graph_field field);
 
 /* Check the arrays `given` (a dict of arrays of numbers, and Digits) and hold them. `columns`: names of columns by
-   field, for errors; `values`: of the schema's digits. 0, or -1 with an exception. */
+   field, or NULL; `values` and `opcodes`: of the schema's digits and opcodes, which the arrays must fit if values->n >= 0; opcodes
+   < 0: none. 0, or -1 with an exception. */
 int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given, PyObject *columns,
-                  const tg_digit_values *values);
+                  const tg_digit_values *values, int opcodes);
 
 #endif

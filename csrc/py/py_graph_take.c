@@ -14,6 +14,7 @@ typedef struct door {
     kind kind;
     PyObject *given, *columns;
     const tg_digit_values *values; /* of the schema; n < 0: not known */
+    int opcodes;                   /* of the schema; < 0: none */
     npy_intp N, K, C;
 } door;
 
@@ -38,7 +39,7 @@ static tg_door door_of(const door *d, const char *name, const char *letters) {
                      .field = name,
                      .letters = letters,
                      .dims = {-1, -1, -1},
-                     .columns = PyDict_GetItemString(d->columns, name)};
+                     .columns = d->columns == NULL ? NULL : PyDict_GetItemString(d->columns, name)};
 }
 
 /* Hold an array, which is taken over. */
@@ -191,6 +192,15 @@ static int wrong_shape(const door *d, const char *width, const long long *shape)
     return fail("node_config_feat", expected, NULL, found);
 }
 
+/* As many as the schema has, but for the `have` that there are. */
+static int digits_per_node(const door *d, long long have) {
+    char expected[64], found[32] = "none";
+    snprintf(expected, sizeof expected, "%zd digit%s per node, as in the schema", d->values->n,
+             TG_S(d->values->n));
+    if (have > 0) snprintf(found, sizeof found, "%lld", have);
+    return fail("node_config_feat", expected, NULL, found);
+}
+
 /* Digits out of what was given, which fits `said` (n < 0: those of layouts). */
 static int make_digits(door *d, tg_door *f, const tg_digit_values *said, int infer) {
     PyObject *all = NULL;
@@ -220,13 +230,7 @@ static int take_digits(door *d) {
                 : ready->values.n >= 0 && (d->values->n < 0 || equal_values(d->values, &ready->values))))
         return hold(d, TG_G_DIGITS, Py_NewRef(f.given));
     if (layout) return make_digits(d, &f, &(tg_digit_values){.n = -1}, 0);
-    if (d->values->n >= 0 && d->values->n != shape[2]) {
-        char expected[64], found[32];
-        snprintf(expected, sizeof expected, "%zd digit%s per node, as in the schema", d->values->n,
-                 TG_S(d->values->n));
-        snprintf(found, sizeof found, "%lld", shape[2]);
-        return fail(f.field, expected, NULL, found);
-    }
+    if (d->values->n >= 0 && d->values->n != shape[2]) return digits_per_node(d, shape[2]);
     if (d->values->n >= 0) return make_digits(d, &f, d->values, 0);
     tg_digit_values most = {.n = (Py_ssize_t)shape[2]};
     for (Py_ssize_t i = 0; i < most.n; i++) most.of[i] = TG_MOST_DIGIT_VALUES;
@@ -400,6 +404,49 @@ static int take_measurements(door *d) {
     return take_nanoseconds(d, TG_G_NORMALIZERS, name_of(TG_G_NORMALIZERS), 1, has_runtimes(d));
 }
 
+/* ---- a schema that was given ---- */
+
+static int count_columns(const door *d, tg_graph_field field) {
+    PyArrayObject *array = (PyArrayObject *)d->graph->field[field];
+    PyObject *columns = door_of(d, name_of(field), NULL).columns;
+    const Py_ssize_t want = columns == NULL ? -1 : PySequence_Size(columns);
+    const int none = (PyObject *)array == Py_None;
+    const npy_intp have = none ? 0 : PyArray_DIM(array, PyArray_NDIM(array) - 1);
+    if (want < 0) return PyErr_Occurred() ? -1 : 0;
+    if (want == have || (field == TG_G_CONFIG_FEAT && none && d->C == 0)) return 0;
+    char expected[64], found[32];
+    snprintf(expected, sizeof expected, "%zd column%s, as in the schema", want, TG_S(want));
+    snprintf(found, sizeof found, "%lld", (long long)have);
+    return fail(name_of(field), expected, NULL, found);
+}
+
+static int count_opcodes(const door *d) {
+    PyArrayObject *codes = (PyArrayObject *)d->graph->field[TG_G_OPCODE];
+    const int none = (PyObject *)codes == Py_None;
+    if (none != (d->opcodes < 0))
+        return fail("node_opcode", none ? "opcodes, as in the schema" : "no opcodes, as in the schema", NULL,
+                    none ? "none" : "some");
+    for (npy_intp i = 0; !none && i < d->N; i++) {
+        if (TG_U8(codes)[i] < d->opcodes) continue;
+        char expected[48];
+        const tg_door f = {.given = (PyObject *)codes, .field = "node_opcode"};
+        snprintf(expected, sizeof expected, "opcodes in 0..%d", d->opcodes - 1);
+        tg_door_refuse(&f, i, expected, tg_check_writer);
+        return -1;
+    }
+    return 0;
+}
+
+static int fit_schema(const door *d) {
+    if (count_columns(d, TG_G_NODE_FEAT) < 0 || count_columns(d, TG_G_GRAPH_FEAT) < 0 ||
+        count_columns(d, TG_G_CONFIG_FEAT) < 0)
+        return -1;
+    const tg_py_digits *digits = (tg_py_digits *)d->graph->field[TG_G_DIGITS];
+    if (digits->shape[2] != d->values->n && d->C > 0) /* none were given: others were refused */
+        return digits_per_node(d, 0);
+    return count_opcodes(d);
+}
+
 /* ---- all ---- */
 
 static int kind_of(PyObject *graph, kind *found) {
@@ -413,8 +460,13 @@ static int kind_of(PyObject *graph, kind *found) {
 }
 
 int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given_arrays, PyObject *columns,
-                  const tg_digit_values *values) {
-    door d = {.graph = self, .state = state, .given = given_arrays, .columns = columns, .values = values};
+                  const tg_digit_values *values, int opcodes) {
+    door d = {.graph = self,
+              .state = state,
+              .given = given_arrays,
+              .columns = columns,
+              .values = values,
+              .opcodes = opcodes};
     if (kind_of((PyObject *)self, &d.kind) < 0) return -1;
     static const tg_graph_field required[] = {TG_G_NODE_FEAT, TG_G_OPCODE, TG_G_EDGES, TG_G_CONFIG_FEAT};
     for (int i = 0; d.kind != ANY && i < (d.kind == TILE ? 4 : 3); i++)
@@ -425,5 +477,6 @@ int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given_arrays, Py
     if (take_node_feat(&d) < 0 || take_opcodes(&d) < 0 || take_edges(&d) < 0) return -1;
     if (d.kind != ANY && take_splits(&d) < 0) return -1;
     if (take_features(&d, TG_G_GRAPH_FEAT, "G", 0) < 0 || take_configs(&d) < 0) return -1;
-    return take_measurements(&d);
+    if (take_measurements(&d) < 0) return -1;
+    return d.kind == ANY && values->n >= 0 ? fit_schema(&d) : 0;
 }

@@ -1,7 +1,7 @@
 """Arrays from outside: conversions keep every value or raise :class:`DataError`, naming field and place."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,13 +98,8 @@ def numbers(field: str, value: Any) -> AnyArray:
     return array
 
 
-def refuse(
-    field: str, bad: AnyArray, array: AnyArray, expected: str, todo: str = CHECK, columns: Sequence[str] = ()
-) -> None:
-    """Refuse an array with bad entries; the error names value, position and column of the first."""
+def refuse(field: str, bad: AnyArray, array: AnyArray, expected: str, todo: str = CHECK) -> None:
+    """Refuse an array (n,) with bad entries; the error names value and position of the first."""
     if bad.any():
-        at = tuple(int(i) for i in np.argwhere(bad)[0])
-        name = f", column {columns[at[-1]]!r}" if at and at[-1] < len(columns) else ""
-        where = f" at {at[0] if len(at) == 1 else at}" if at else ""
-        found = f"{array[at].item()!r}{where}{name}"
-        raise fail(field, expected, found, todo)
+        at = int(np.argmax(bad))
+        raise fail(field, expected, f"{array[at].item()!r} at {at}", todo)

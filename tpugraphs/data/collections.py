@@ -156,7 +156,7 @@ def _npz_graph(file: str, members: dict[str, Any], stamp: tuple[int, int, int, i
     if MEMBER in members:
         schema, about = read_schema(members[MEMBER])
         kind: Callable[..., Graph] = partial(Graph, schema=schema, about=about)
-        values = tuple(digit.values for digit in schema.digits)
+        values: tuple[int, ...] | None = schema.digit_values
         needed: tuple[str, ...] = ("node_feat", "edge_index", "runtime")
         members = {name: member for name, member in members.items() if name not in (MEMBER, "node_splits")}
         if wrong := [name for name in ("config_runtime", _TILE[1]) if name in members]:

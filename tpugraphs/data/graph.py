@@ -20,7 +20,6 @@ from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import Digit
 from tpugraphs.data.digits import ConfigFeatures
-from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
 from tpugraphs.system import absolute, check_whole, counted
@@ -129,17 +128,19 @@ class Graph(_core.Graph):
                 found = f"{schema!r:.60}"
                 raise arrays.fail("schema", "a tpugraphs.Schema", found, "leave it out to infer one")
             names = {group: () for group in GROUPS} | self._names(schema, node=node_feat, config=config_feat)
-            values = None
-            if schema is not None and not schema.inferred:
-                values = tuple(digit.values for digit in schema.digits)
+            columns = {f"{group}_feat": columns for group, columns in names.items()}
             given = {
                 "node_feat": node_feat, "node_opcode": node_opcode, "edge_index": edge_index,
                 "graph_feat": graph_feat, "config_feat": config_feat, "node_config_ids": node_config_ids,
                 "node_config_feat": node_config_feat, "runtime": runtime, "valid": valid, "repeats": repeats,
             }  # fmt: skip
-            columns = {f"{group}_feat": columns for group, columns in names.items()}
-            self._take(given, columns, values)
-            self._set(schema=self._own_schema(schema, names))
+            if schema is None or schema.inferred:
+                self._take(given, columns)
+                schema = self._inferred(schema or Schema(), names)
+            else:
+                opcodes = -1 if schema.opcodes is None else schema.opcodes
+                self._take(given, columns, schema.digit_values, opcodes)
+            self._set(schema=schema)
             self.schema.check_values(self.name, self._features())
         except DataError as error:
             raise arrays.with_graph(error, self.name) from None
@@ -161,35 +162,12 @@ class Graph(_core.Graph):
         """Return the features by group of the schema."""
         return {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
 
-    def _own_schema(self, schema: Schema | None, names: Mapping[str, Sequence[str]]) -> Schema:
-        """Return the given schema if the arrays fit it, or infer one with these column names."""
-        feats = self._features()
-        if schema is None or schema.inferred:
-            given: dict[str, Any] = {f"{group}_feat": array for group, array in feats.items()}
-            widths = {group: array.shape[-1] for group, array in feats.items() if array is not None}
-            known = {group: names[group] for group, width in widths.items() if len(names[group]) == width}
-            read = Schema.infer(**given, node_opcode=self.node_opcode, names=known)
-            digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
-            given_schema = Schema() if schema is None else schema
-            return replace(read, digits=digits, unit=given_schema.unit, direction=given_schema.direction)
-        configs = self._digits.shape[0]
-        for group, array in feats.items():
-            want = len(getattr(schema, group))
-            have = 0 if array is None else array.shape[-1]
-            if want != have and not (group == "config" and array is None and configs == 0):
-                raise arrays.fail(f"{group}_feat", f"{counted(want, 'column')}, as in the schema", str(have))
-        want = len(schema.digits)
-        if self._digits.shape[2] != want and configs:
-            raise arrays.fail(
-                "node_config_feat", f"{counted(want, 'digit')} per node, as in the schema", "none"
-            )
-        if (schema.opcodes is None) != (self.node_opcode is None):
-            expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
-            raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)
-        if schema.opcodes is not None and self.node_opcode is not None:
-            expected = f"opcodes in 0..{schema.opcodes - 1}"
-            arrays.refuse("node_opcode", self.node_opcode >= schema.opcodes, self.node_opcode, expected)
-        return schema
+    def _inferred(self, known: Schema, names: Mapping[str, Sequence[str]]) -> Schema:
+        """Infer a schema with these column names, and with the unit and direction that are known."""
+        given: dict[str, Any] = {f"{group}_feat": array for group, array in self._features().items()}
+        read = Schema.infer(**given, node_opcode=self.node_opcode, names=names)
+        digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
+        return replace(read, digits=digits, unit=known.unit, direction=known.direction)
 
     @property
     def config_runtime(self) -> Times:
@@ -338,28 +316,9 @@ class Graph(_core.Graph):
         DataError
             Rows that the graph does not have.
         """
-        every = np.arange(self.num_configs)
-        return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
-
-    def _rows(self, rows: Rows, name: str = "rows") -> slice | arrays.AnyArray:
-        """Return `rows` as an index array, slice or mask."""
-        if isinstance(rows, slice):
-            return rows
-        count, whose = self.num_configs, f"graph {self.name!r} has {counted(self.num_configs, 'config')}"
-        index = arrays.numbers(name, rows)
-        if index.size == 0 and index.dtype.kind == "f":  # an empty list
-            index = index.astype(np.int64)
-        if index.ndim != 1 or index.dtype.kind not in "iub":
-            raise arrays.fail(
-                name, "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}", whose
-            )
-        if index.dtype.kind == "b":
-            if len(index) != count:
-                raise arrays.fail(name, f"a mask of shape ({count},)", f"shape {index.shape}", whose)
-            return index
-        bad = (index < -count) | (index >= count)
-        arrays.refuse(name, bad, index, f"numbers in {-count}..{count - 1}", whose)
-        return index
+        count = self._digits.shape[0]  # known without reading the other arrays of a pack
+        whose = f"graph {self.name!r} has {counted(count, 'config')}"
+        return _core.row_numbers(name, slice(None) if configs is None else configs, count, whose)
 
     def select(self, rows: Rows) -> Self:
         """Make a graph of these configs only.
@@ -402,7 +361,7 @@ class Graph(_core.Graph):
         DataError
             Rows that the graph does not have, or a damaged file.
         """
-        return self._digits.take(self._rows(rows))
+        return self._digits.take(self.row_numbers(rows, "rows"))
 
     def validate(self) -> Self:
         """Check everything now, including parts that are otherwise checked on first use.
@@ -454,7 +413,7 @@ class Graph(_core.Graph):
             found = f"none of {len(self.valid)}"
             raise arrays.fail("valid", "at least one config that ran", found, "leave this problem out")
         file = absolute(path)
-        write = formats.of(file, formats.WRITERS) or write_npz
+        write = formats.of(file, formats.WRITERS) or formats.write_npz
         write(file, self)
 
     def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -91,7 +91,7 @@ class Pack:
             codes = arrays["node_config_feat"]
             shape = (codes.shape[0], codes.shape[1], _core.SCHEMA["digits"])
             return _core.Digits(shape, codes=codes, table=arrays["config_table"], **where)
-        values = tuple(digit.values for digit in self.schema.digits)
+        values = self.schema.digit_values
         none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
         array: NDArray[np.int8] = arrays.get("node_config_feat", none)
         if array.shape[2] != len(values):

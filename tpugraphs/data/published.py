@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs import _core
-from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import ConfigFeatures
 from tpugraphs.data.graph import Graph
@@ -31,7 +30,7 @@ class _Published(Graph):
         self, given: dict[str, Any], name: str, collection: str | None, path: str | None
     ) -> None:
         self._set(name="graph" if name is None else str(name), collection=collection, path=path)
-        self._take(given, {}, None)
+        self._take(given)
 
     def _saved(self) -> Iterator[tuple[str, Any]]:
         """Return the arrays of a file in the published schema."""
@@ -40,15 +39,8 @@ class _Published(Graph):
     def validate(self) -> Self:
         """Check as :meth:`Graph.validate`, and the layouts in the node features, which are digits too."""
         super().validate()
-        first = SCHEMA["scaled_features"]
-        layout = self.node_feat[:, first:]
-        low, high = SCHEMA["digit_min"], SCHEMA["digit_max"]
-        bad = ~((layout >= low) & (layout <= high) & (np.floor(layout) == layout))
-        if bad.any():
-            node, column = (int(i) for i in np.argwhere(bad)[0])
-            found = f"{layout[node, column].item()!r} at node {node}, column {first + column}"
-            error = arrays.fail("node_feat", f"layout digits, whole numbers in {low}..{high}", found)
-            raise arrays.with_file(error, self.path)
+        with arrays.naming(self.path):
+            _core.layout_digits(self.node_feat)
         return self
 
 

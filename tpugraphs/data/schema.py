@@ -98,6 +98,11 @@ class Schema:
         return self.direction == "maximize"
 
     @property
+    def digit_values(self) -> tuple[int, ...]:
+        """How many values each digit has, besides "not set"."""
+        return tuple(digit.values for digit in self.digits)
+
+    @property
     def published(self) -> bool:
         """Whether this is :data:`LAYOUT` or :data:`TILE`, which the published files do not spell out."""
         return self in (LAYOUT, TILE)
@@ -151,12 +156,10 @@ class Schema:
         groups: dict[str, Any] = {}
         for group, array in zip(GROUPS, (node_feat, graph_feat, config_feat), strict=True):
             width = 0 if array is None else np.shape(array)[-1]
-            groups[group] = map(Column, (names or {}).get(group) or _unnamed(group, width))
+            known = (names or {}).get(group, ())
+            groups[group] = map(Column, known if len(known) == width else _unnamed(group, width))
         if node_config_feat is not None:
-            most = np.ones(np.shape(node_config_feat)[2])
-            for row in range(0, len(node_config_feat), 256):
-                block = np.asarray(node_config_feat[row : row + 256])
-                most = np.maximum(most, block.max((0, 1), initial=1))
+            most = np.max(node_config_feat, (0, 1), initial=1)
             groups["digits"] = [Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most)]
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
         opcodes = int(np.max(node_opcode)) + 1 if has_opcodes else None  # type: ignore[arg-type]
