@@ -216,15 +216,11 @@ class Audit:
         ConfigError
             pandas is not installed.
         """
-        rows = [
-            {
-                **vars(graph),
-                "shift": math.nan if graph.shift is None else graph.shift.size,
-                "findings": ", ".join(dict.fromkeys(finding.kind for finding in graph.findings)),
-                "exclude": graph.exclude,
-            }
-            for graph in self.graphs
-        ]
+        rows = []
+        for graph in self.graphs:
+            shift = math.nan if graph.shift is None else graph.shift.size
+            kinds = ", ".join(dict.fromkeys(finding.kind for finding in graph.findings))
+            rows.append({**vars(graph), "shift": shift, "findings": kinds, "exclude": graph.exclude})
         return tables.frame(rows, None if rows else [one.name for one in fields(GraphAudit)])
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,15 +23,9 @@ MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description w
 
 def counts(graph: Graph) -> dict[str, Any]:
     """Return name, kind and sizes, without reading the configs."""
-    result: dict[str, Any] = {
-        "name": graph.name,
-        "kind": graph.kind,
-        "collection": graph.collection,
-        "file": graph.path,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "configs": graph.num_configs,
-    }
+    origin = {"name": graph.name, "kind": graph.kind, "collection": graph.collection, "file": graph.path}
+    sizes = {"nodes": graph.num_nodes, "edges": graph.num_edges, "configs": graph.num_configs}
+    result: dict[str, Any] = origin | sizes
     if graph.schema.digits:
         result["config_nodes"] = graph.num_config_nodes
     return result
@@ -41,16 +35,13 @@ def describe(graph: Graph) -> dict[str, Any]:
     """See :meth:`tpugraphs.LayoutGraph.describe`."""
     graph.validate()
     result = counts(graph)
-    result["dtypes"] = {
-        field: str(value.dtype) for field, value in graph.fields().items() if hasattr(value, "dtype")
-    }
+    arrays = {field: value for field, value in graph.fields().items() if hasattr(value, "dtype")}
+    result["dtypes"] = {field: str(array.dtype) for field, array in arrays.items()}
     result["has_runtimes"] = graph.has_runtimes
     schema, summary = graph.schema, _summary(graph)
-    scale = None if schema.maximized else UNITS.get(schema.unit or "")
-    if summary is None or scale is None:
-        result["runtime_ns"] = None
-    else:
-        result["runtime_ns"] = {key: value if scale == 1 else value * scale for key, value in summary.items()}
+    scale = None if schema.maximized or summary is None else UNITS.get(schema.unit or "")
+    times = (summary or {}).items()  # whole numbers of nanoseconds stay whole
+    result["runtime_ns"] = scale and {key: value if scale == 1 else value * scale for key, value in times}
     result["runtime"] = summary
     result["failed_configs"] = graph.num_configs - len(graph.ran)
     if not schema.published:
@@ -105,10 +96,8 @@ def html_table(graph: Graph) -> str:
     if (summary := _summary(graph)) is not None:
         label, times = _in_words(summary, graph.schema.unit, graph.schema.maximized)
         rows[label] = times
-    facts = {
-        key.replace("_", " "): f"{value:,}" if isinstance(value, int) else value
-        for key, value in rows.items()
-    }
+    shown = {key: f"{value:,}" if isinstance(value, int) else value for key, value in rows.items()}
+    facts = {key.replace("_", " "): value for key, value in shown.items()}
     return markup.card(type(graph).__name__, "", "", facts)
 
 

@@ -14,13 +14,10 @@ from tpugraphs.data.packfile import contents_of
 from tpugraphs.errors import DataError
 
 _BLOCK = 16 << 20  # digits that are hashed at a time
-_PROGRAM = ("node_feat", "node_opcode", "edge_index")
-_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
-_HASHED: dict[str, tuple[str, ...]] = {
-    "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
-    "layout": (*_PROGRAM, "node_config_ids", "config_runtime", "valid"),
-    "tile": (*_PROGRAM, *_TILE),
-}
+_HASHED = (
+    "node_feat", "node_opcode", "edge_index", "graph_feat", "node_config_ids", "config_feat",
+    "config_runtime", "config_runtime_normalizers", "valid",
+)  # fmt: skip
 
 
 def digest(parts: Iterable[str | NDArray[Any]], size: int = 16) -> str:
@@ -48,8 +45,9 @@ def fingerprint(graph: Graph, digits: bool) -> str:
 def _content(graph: Graph, digits: bool) -> Iterator[str | NDArray[Any]]:
     if graph.kind == "graph":
         yield graph.schema.to_json()
-    for name in _HASHED[graph.kind]:
-        if (array := getattr(graph, name, None)) is not None:
+    for name in _HASHED:
+        array = getattr(graph, name)
+        if array is not None and not (graph.kind == "tile" and name == "node_config_ids"):
             yield f"{name}{array.shape}{array.dtype.str}"
             yield array
     if digits and graph._digits.shape[2]:
