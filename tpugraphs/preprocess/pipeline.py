@@ -17,24 +17,15 @@ from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.preprocess import pruning
-from tpugraphs.preprocess.checks import (
-    check_kind,
-    check_measured,
-    check_order,
-    check_weighted,
-    ran_only,
-)  # fmt: skip
+from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted, ran_only
 from tpugraphs.system import check_choice, tensorfile
 
 __all__ = ["Configs", "Pipeline", "Sizes"]
 
 #: Configs as the core takes them: digits (C, K, D) and features (C, T), or None.
 Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]
-Extra = tuple[Made, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
+Floats = NDArray[np.float32]
 SCHEMA = 1  # version of the 140 node features and 18 digits; ranker files of another version cannot be used
-
-
-_STATE = ("steps", "kind", "schema", "_make", "has_edges", "extra")
 
 
 @dataclass(frozen=True)
@@ -94,6 +85,10 @@ class Pipeline:
         self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Make what belongs to this process."""
         self._core = self._program()
         self._fitting = self._core, False  # of a fit that has begun: its state, and whether steps are known
         self._kept = _core.Store()  # pruned parts of graphs, by their edges
@@ -117,7 +112,7 @@ class Pipeline:
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
         if self.schema is not None:
-            most = max((digit.values for digit in self.schema.digits), default=0)
+            most = max(self.schema.digit_values, default=0)
             digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
         return Sizes(
             **columns,
@@ -224,16 +219,16 @@ class Pipeline:
         core, begun = self._fitting
         for given in graphs:
             check_kind(given, self.kind)
-            graph, extra = self._extended(given)
+            graph, made, extra = self._extended(given)
             if not begun and (self._make is not None or not self.known):
-                self._begin(graph, extra)
+                self._begin(graph, made)
                 core = self._program()
             begun = True
             if self.schema is not None:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
-            self._kept.put(graph.edge_index, core.fit(graph, None if extra is None else extra[1]))
+            self._kept.put(graph.edge_index, core.fit(graph, extra))
         self._fitting = core, begun
 
     def finish(self) -> Pipeline:
@@ -279,21 +274,21 @@ class Pipeline:
         core.set_state({name: np.array(one, kinds[name]) for name, one in fit["state"].items()}, True)
         self._fitting = core, fit["begun"]
 
-    def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
-        """Return a graph with the features of the user's function, or the graph and these features."""
+    def _extended(self, graph: Graph) -> tuple[Graph, Made | None, Floats | None]:
+        """Return a graph with the features of the user's function, or the graph, their columns and (N, X)."""
         if self.extra is None:
-            return graph, None
+            return graph, None, None
         if self.kind != "graph":
-            return graph, of_nodes(graph, self.extra, self._option(STEP, "node"))
-        return with_made(graph, self.extra), None
+            return graph, *of_nodes(graph, self.extra, self._option(STEP, "node"))
+        return with_made(graph, self.extra), None, None
 
-    def _begin(self, graph: Graph, extra: Extra | None) -> None:
+    def _begin(self, graph: Graph, made: Made | None) -> None:
         """Make the steps that depend on the first graph."""
         if self._make is not None:
             self.schema = graph.schema if self.kind == "graph" else None
             self.steps = self._make(graph.schema)
-        if extra is not None:
-            self.steps.append({"step": STEP, "node": extra[0]})
+        if made is not None:
+            self.steps.append({"step": STEP, "node": made})
 
     def _widen(self, graph: Graph) -> None:
         """Widen an inferred schema to cover `graph`, if they can be joined; `Schema.check` reports if not."""
@@ -301,13 +296,9 @@ class Pipeline:
         if not self.schema.inferred or self.schema is graph.schema:
             return
         if not graph.schema.inferred:
-            expected, todo = (
-                "an inferred one, as of the graphs before it",
-                "give all of them the same schema=",
-            )
-            raise DataError.of(
-                "schema", expected, "one that was given", todo, file=str(graph.path or graph.name)
-            )
+            expected, found = "an inferred one, as of the graphs before it", "one that was given"
+            todo, name = "give all of them the same schema=", str(graph.path or graph.name)
+            raise DataError.of("schema", expected, found, todo, file=name)
         with contextlib.suppress(DataError):
             self.schema = self.schema.join(graph.schema)
 
@@ -373,18 +364,18 @@ class Pipeline:
             weights=weights if weights is None or rows is None else weights[rows],
         )
 
-    def _checked(self, graph: Graph) -> tuple[Graph, Extra | None]:
+    def _checked(self, graph: Graph) -> tuple[Graph, Floats | None]:
         """Check a graph, and return it with further features; see `_extended`."""
-        graph, extra = self._extended(graph)
+        graph, _, extra = self._extended(graph)
         if self.schema is not None:
             self.schema.check(graph)
         return graph, extra
 
-    def _prepared(self, graph: Graph, extra: Extra | None, **configs: Any) -> _core.Prepared:
+    def _prepared(self, graph: Graph, extra: Floats | None, **configs: Any) -> _core.Prepared:
         """Prepare a graph, with all of its configs or those given."""
         rows = 0 if self.schema is None else self.sizes.digits[1]
         kept = self._kept.get(graph.edge_index)
-        return self._core.apply(graph, None if extra is None else extra[1], kept, rows, **configs)
+        return self._core.apply(graph, extra, kept, rows, **configs)
 
     def _merge(self, graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
@@ -429,7 +420,7 @@ class Pipeline:
             expected = "rows of a graph, as a function makes features of its configs for this ranker"
             raise DataError.of("configs", expected, "configs", "new ones need a graph (graph.replace)")
         if digits is not None and self.schema is not None:
-            digits = _core.as_digits("configs", digits, tuple(digit.values for digit in self.schema.digits))
+            digits = _core.as_digits("configs", digits, self.schema.digit_values)
         return digits, None if features is None else self._core.configs(features)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -497,15 +488,16 @@ class Pipeline:
         return pipeline
 
     def __getstate__(self) -> dict[str, Any]:
+        own = ("_core", "_fitting", "_kept")  # of this process
         tensors = self.tensors() if self._core.fitted else None
-        return {name: getattr(self, name) for name in _STATE} | {"tensors": tensors}
+        return {name: value for name, value in vars(self).items() if name not in own} | {"tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        made = (state["steps"], state["kind"], state["schema"], state["_make"], state["extra"])
-        self.__init__(*made)  # type: ignore[misc]
-        self.has_edges = state["has_edges"]
-        if state["tensors"] is not None:
-            self.load(state["tensors"])
+        tensors = state.pop("tensors")
+        vars(self).update(state)
+        self._begin_anew()
+        if tensors is not None:
+            self.load(tensors)
 
 
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:

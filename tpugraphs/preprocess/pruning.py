@@ -80,15 +80,11 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Unpack[Pru
         takes = f"takes only {', '.join(_METHODS[method])}" if _METHODS[method] else "takes no options"
         raise ConfigError(f"prune: method {method!r} has no option {unknown[0]!r}; it {takes}")
     if not isinstance(graph, LayoutGraph):
-        raise ConfigError(
-            f"prune: expected a layout graph, got {type(graph).__name__}"
-            + (": use tile graphs whole" if isinstance(graph, TileGraph) else "")
-        )
+        hint = ": use tile graphs whole" if isinstance(graph, TileGraph) else ""
+        raise ConfigError(f"prune: expected a layout graph, got {type(graph).__name__}{hint}")
     if graph.num_config_nodes == 0:
-        raise ConfigError(
-            f"prune: graph {graph.name!r} has no configurable nodes (K = 0), so nothing "
-            "of it would be left; use it unpruned"
-        )
+        found = f"graph {graph.name!r} has no configurable nodes (K = 0)"
+        raise ConfigError(f"prune: {found}, so nothing of it would be left; use it unpruned")
     nodes, edges, configs = kernels.prune(
         graph.edge_index, graph.num_nodes, graph.node_config_ids, method, **options
     )

@@ -86,18 +86,9 @@ def layout_table(
     if nodes is None or graph.node_feat.shape[1] != features or graph.config_feat is not None:
         raise ConfigError(f"layout_table: expected a layout graph of {features} features, got {graph.name!r}")
     check_whole("bins", bins, 1)
-    parts = [
-        _core.layout_table(
-            graph.node_feat,
-            graph.node_opcode,
-            graph.edge_index,
-            nodes,
-            graph.digits_of(rows[i : i + _ROWS]),
-            bins,
-        )
-        for i in range(0, max(len(rows), 1), _ROWS)
-    ]
-    table = np.concatenate(parts)
+    program = (graph.node_feat, graph.node_opcode, graph.edge_index, nodes)
+    parts = (graph.digits_of(rows[i : i + _ROWS]) for i in range(0, max(len(rows), 1), _ROWS))
+    table = np.concatenate([_core.layout_table(*program, digits, bins) for digits in parts])
     return np.hstack([table, _occurrence(graph)[rows]]) if occurrence else table
 
 
