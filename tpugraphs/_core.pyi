@@ -125,7 +125,7 @@ class Digits:
     nbytes: int
     def __new__(
         cls,
-        shape: tuple[int, int, int],
+        shape: tuple[int, ...],
         array: NDArray[np.int8] | None = None,
         path: str | None = None,
         stamp: _Stamp | None = None,

@@ -240,9 +240,13 @@ void tg_pack_header(tg_pack *pack, uint8_t *head) {
 tg_status tg_pack_check_part(const tg_pack *pack, const uint8_t *bytes, tg_part part, tg_error *err) {
     const tg_pack_array *a = &pack->part[part];
     const uint32_t crc = tg_crc32(0, bytes + a->offset, (size_t)a->bytes);
-    if (crc == a->crc || a->itemsize == 0) return TG_OK;
-    return tg_bad_field(err, parts[part].name, "the checksum in the header", AGAIN, "%08x instead of %08x",
-                        (unsigned)crc, (unsigned)a->crc);
+    if (a->itemsize == 0) return TG_OK;
+    if (crc != a->crc)
+        return tg_bad_field(err, parts[part].name, "the checksum in the header", AGAIN,
+                            "%08x instead of %08x", (unsigned)crc, (unsigned)a->crc);
+    for (int64_t i = 0; part == TG_ANY_VALID && i < a->bytes; i++)
+        if (bytes[a->offset + i] > 1) return bad(err, part, "0 or 1", bytes[a->offset + i]);
+    return TG_OK;
 }
 
 /* Entries that are digits, each once. */

@@ -1,5 +1,6 @@
 #include "py/py_digits.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -429,16 +430,36 @@ static int take_stamp(tg_py_digits *self, PyObject *stamp) {
     return 0;
 }
 
+/* (C,K,D), of files too, with as many digits as the values or the layouts have. 0, or -1 with an exception. */
+static int take_shape(PyObject *given, const tg_digit_values *values, long long shape[3]) {
+    const long long width = values->n < 0 ? TG_DIGITS : (long long)values->n;
+    if (PyTuple_Check(given) && PyTuple_Size(given) == 3 &&
+        !PyArg_ParseTuple(given, "LLL", &shape[0], &shape[1], &shape[2]))
+        return -1;
+    if (PyTuple_Check(given) && PyTuple_Size(given) == 3 && shape[2] == width) return 0;
+    PyObject *shown = PyObject_Str(given);
+    const char *text = shown == NULL ? NULL : tg_utf8(shown, NULL);
+    if (text != NULL) {
+        char expected[48];
+        tg_error err;
+        snprintf(expected, sizeof expected, "shape (C, K, %lld)", width);
+        tg_bad_field(&err, "node_config_feat", expected, tg_check_writer, "shape %.80s", text);
+        tg_raise(&err, NULL);
+    }
+    Py_XDECREF(shown);
+    return -1;
+}
+
 /* Digits(shape, array=None, path=None, stamp=None, handle=None, values=None, codes=None, table=None) */
 static PyObject *digits_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"shape", "array", "path", "stamp", "handle", "values", "codes", "table", NULL};
     long long shape[3];
-    PyObject *array = Py_None, *path = Py_None, *stamp = Py_None, *handle = Py_None, *codes = Py_None,
-             *table = Py_None;
+    PyObject *sizes, *array = Py_None, *path = Py_None, *stamp = Py_None, *handle = Py_None, *codes = Py_None,
+                     *table = Py_None;
     tg_digit_values values = {.n = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "(LLL)|OOOOO&OO:Digits", names, &shape[0], &shape[1],
-                                     &shape[2], &array, &path, &stamp, &handle, tg_take_values, &values,
-                                     &codes, &table))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOOOO&OO:Digits", names, &sizes, &array, &path, &stamp,
+                                     &handle, tg_take_values, &values, &codes, &table) ||
+        take_shape(sizes, &values, shape) < 0)
         return NULL;
     tg_py_digits *self = new_digits(type, shape, &values);
     if (self == NULL) return NULL;
@@ -448,11 +469,8 @@ static PyObject *digits_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int status = take_array(array, "array", NPY_INT8, shape, &self->array);
     if (status == 0 && codes != Py_None) status = take_codes(self, codes, table);
     if (status == 0) status = take_stamp(self, stamp);
-    const long long width = values.n < 0 ? TG_DIGITS : (long long)values.n;
-    if (status == 0 && (shape[2] != width ||
-                        (self->array == NULL && self->codes == NULL && (!self->in_npz || path == Py_None)))) {
-        PyErr_SetString(PyExc_ValueError,
-                        "digits: expected an array, codes or a file, as wide as the values");
+    if (status == 0 && self->array == NULL && self->codes == NULL && (!self->in_npz || path == Py_None)) {
+        PyErr_SetString(PyExc_ValueError, "digits: expected an array, codes or a file");
         status = -1;
     }
     if (status < 0) Py_CLEAR(self);

@@ -38,6 +38,7 @@ static PyArrayObject *part_view(const mapped *m, tg_part part, PyObject *capsule
     int typenum = a->itemsize == 8 ? NPY_INT64 : NPY_INT8;
     if (type == 'f') typenum = a->itemsize == 8 ? NPY_FLOAT64 : NPY_FLOAT32;
     if (type == 'u') typenum = a->itemsize == 1 ? NPY_UINT8 : a->itemsize == 2 ? NPY_UINT16 : NPY_UINT32;
+    if (part == TG_ANY_VALID) typenum = NPY_BOOL;
     const npy_intp dims[3] = {(npy_intp)a->shape[0], (npy_intp)a->shape[1], (npy_intp)a->shape[2]};
     return tg_view(typenum, tg_part_ndim(part), dims, (void *)(uintptr_t)(m->source.bytes + a->offset),
                    capsule, 0);
@@ -256,6 +257,7 @@ static tg_status write_pack(int fd, order *o, tg_error *err) {
 static int typenum_of(tg_part part, PyObject *given) {
     const int size = tg_part_itemsize(part);
     const char type = tg_part_type(part);
+    if (part == TG_ANY_VALID) return NPY_BOOL;
     if (type == 'u') return NPY_UINT8;
     if (type == 'i') return size == 1 ? NPY_INT8 : NPY_INT64;
     if (type == 'f') return size == 8 ? NPY_FLOAT64 : NPY_FLOAT32;

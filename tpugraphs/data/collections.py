@@ -175,9 +175,7 @@ def _npz_graph(file: str, members: dict[str, Any], stamp: tuple[int, int, int, i
             raise _structure(name, "this array in the file", f"only {have}")
     digits = members.pop("node_config_feat", None)
     if digits is not None:
-        (shape, in_fortran_order), width = digits, _core.SCHEMA["digits"] if values is None else len(values)
-        if len(shape) != 3 or shape[2] != width:
-            raise _structure("node_config_feat", f"shape (C, K, {width})", f"shape {shape}")
+        shape, in_fortran_order = digits
         if values is None and in_fortran_order:
             raise fail("node_config_feat", "C order", "Fortran order", "save it again in C order")
         members["node_config_feat"] = _core.Digits(shape, path=file, stamp=stamp, values=values)

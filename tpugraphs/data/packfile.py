@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import fail, naming, refuse, with_file
+from tpugraphs.data.arrays import fail, naming
 from tpugraphs.data.published import KINDS, Graph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
-from tpugraphs.system import absolute, atomic_write, counted
+from tpugraphs.system import absolute, atomic_write
 
 #: Ending of packs.
 SUFFIX = ".tgpack"
@@ -85,20 +85,15 @@ class Pack:
         DataError
             The file is damaged.
         """
-        arrays = self.arrays
-        where = {"path": self.path, "handle": self.handle}
+        arrays, where = self.arrays, {"path": self.path, "handle": self.handle}
         if self.kind != "graph":
             codes = arrays["node_config_feat"]
-            shape = (codes.shape[0], codes.shape[1], _core.SCHEMA["digits"])
+            shape = (*codes.shape[:2], _core.SCHEMA["digits"])
             return _core.Digits(shape, codes=codes, table=arrays["config_table"], **where)
         values = self.schema.digit_values
         none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
         array: NDArray[np.int8] = arrays.get("node_config_feat", none)
-        if array.shape[2] != len(values):
-            expected = f"{counted(len(values), 'digit')} per node, as in the schema"
-            raise fail("node_config_feat", expected, f"{array.shape[2]}", "make the pack again")
-        shape = (array.shape[0], array.shape[1], array.shape[2])
-        return _core.Digits(shape, array, values=values, **where)
+        return _core.Digits(array.shape, array, values=values, **where)
 
     def read(self) -> Graph:
         """Return the graph with its arrays, compared with their checksums and checked; the digits are not."""
@@ -109,9 +104,6 @@ class Pack:
                 given.update(schema=self.schema, about=self.about)
             if "node_config_feat" in given:
                 given["node_config_feat"] = self.digits()
-            if "valid" in given:  # bytes 0 and 1
-                refuse("valid", given["valid"] > 1, given["valid"], "0 or 1", "make the pack again")
-                given["valid"] = given["valid"].view(np.bool_)
             return KINDS[self.kind](**given)
 
     def check(self) -> None:
@@ -144,21 +136,21 @@ def open_pack(path: str, limit: int) -> Graph:
         Not a pack, a damaged header, more bytes than `limit`, or a pack made from another .npz.
     """
     pack = Pack(path)
-    size = sum(array.nbytes for array in pack.arrays.values())
-    if size > limit:
-        found, todo = f"{size} bytes, max_bytes is {limit}", "raise max_bytes if the file is right"
-        raise with_file(fail("file", "arrays of at most max_bytes together", found, todo), path)
-    source = path.removesuffix(SUFFIX) + ".npz"
-    if pack.origin[0] and not made_from(pack.origin, source):
-        expected = f"the pack of {os.path.basename(source)} next to it"
-        todo = "run tpugraphs pack again, or delete one of the two"
-        raise with_file(fail("file", expected, "one of another version of that file", todo), path)
-    graph = KINDS[pack.kind].__new__(KINDS[pack.kind])
-    graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
-    if pack.kind != "tile":
-        with naming(path):
+    with naming(path):
+        size = sum(array.nbytes for array in pack.arrays.values())
+        if size > limit:
+            found, todo = f"{size} bytes, max_bytes is {limit}", "raise max_bytes if the file is right"
+            raise fail("file", "arrays of at most max_bytes together", found, todo)
+        source = path.removesuffix(SUFFIX) + ".npz"
+        if pack.origin[0] and not made_from(pack.origin, source):
+            expected = f"the pack of {os.path.basename(source)} next to it"
+            todo = "run tpugraphs pack again, or delete one of the two"
+            raise fail("file", expected, "one of another version of that file", todo)
+        graph = KINDS[pack.kind].__new__(KINDS[pack.kind])
+        graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
+        if pack.kind != "tile":
             graph._set(_digits=pack.digits())
-    return graph
+        return graph
 
 
 def origin_of(source: str) -> tuple[Origin, int]:
@@ -222,8 +214,6 @@ def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64])
     saved, digits = dict(graph._saved()), None
     if MEMBER in saved:  # not a published schema
         saved["schema"] = saved.pop(MEMBER)
-        if "valid" in saved:
-            saved["valid"] = saved["valid"].view(np.uint8)
     else:
         saved["node_splits"] = graph.node_splits.reshape(-1)
         if saved.pop("node_config_feat", None) is not None:
