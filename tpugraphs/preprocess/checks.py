@@ -22,32 +22,26 @@ def of_kind(graph: Graph, kind: str) -> bool:
 def check_kind(graph: Graph, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
     name, known = str(getattr(graph, "name", "graph")), isinstance(graph, Graph)
-    if kind == "graph" and known:
-        columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
-        if columns == 0 and graph.num_config_nodes == 0:
-            expected, todo = "features of configs or configurable nodes", "there is nothing to rank"
-            raise DataError.of("config_feat", expected, "neither", todo, file=name)
-        return
     if not known or not of_kind(graph, kind):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else f"; {graph_hint(graph)}"
         if isinstance(graph, (list, tuple)):
             hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
         found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
-        raise DataError(
-            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
-        )
-    if kind == "layout" and graph.num_config_nodes == 0:
-        expected, todo = "at least one configurable node", "there is nothing to rank"
-        raise DataError.of("node_config_ids", expected, "none", todo, file=name)
+        expected = f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}"
+        raise DataError(f"{expected}, found {found}", file=name)
+    columns = graph.config_feat is not None and graph.config_feat.shape[1] > 0
+    if kind != "tile" and graph.num_config_nodes == 0 and not columns:
+        field, expected, found = "node_config_ids", "at least one configurable node", "none"
+        if kind == "graph":
+            field, expected, found = "config_feat", "features of configs or configurable nodes", "neither"
+        raise DataError.of(field, expected, found, "there is nothing to rank", file=name)
 
 
 def check_measured(graph: Graph, kind: str) -> None:
     """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
     check_kind(graph, kind)
-    require_measured(
-        graph, np.asarray(graph.ran), "nothing can be learnt",
-        "train on a measured graph (test files of the collections have no runtimes)",
-    )  # fmt: skip
+    remedy = "train on a measured graph (test files of the collections have no runtimes)"
+    require_measured(graph, graph.ran, "nothing can be learnt", remedy)
     check_order(str(graph.name), ran_only(graph).config_runtime, graph.config_runtime_normalizers)
 
 
