@@ -524,7 +524,6 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
         The file cannot be read.
     """
     rows = _sound_rows(path)
-    missing: list[str] = []
     values: dict[str, float] = {}
     given: tuple[Any, ...] = graphs
     count = sum(len(part) if hasattr(part, "__len__") else 1 for part in given)
@@ -533,11 +532,10 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
         row_id = graph.submission_id
         if row_id in values:
             raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
-        row = rows.pop(row_id, None)
+        row = rows.get(row_id)
         values[row_id] = 0.0
         if row is None:
-            measured_runtimes(graph)
-            missing.append(row_id)
+            measured_runtimes(graph)  # refuses a graph that cannot be scored
         elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
             raise _error(path, row._replace(problem=problem))
         else:
@@ -547,4 +545,6 @@ def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Scor
     groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in FOLDERS}
     means = {name: float(np.mean(group)) for name, group in groups.items() if group}
     total = competition_score({name: mean for name, mean in means.items() if name in COLLECTIONS})
-    return Score(name_of(path), total, means, values, tuple(missing), tuple(rows))
+    missing = tuple(row_id for row_id in values if row_id not in rows)
+    unknown = tuple(row_id for row_id in rows if row_id not in values)
+    return Score(name_of(path), total, means, values, missing, unknown)
