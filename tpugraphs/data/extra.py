@@ -104,19 +104,16 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
     made = _made(graph, function)
     others = [name for name in ("config", "graph") if made.get(name)]
     if others or not made.get("node"):
-        raise ConfigError(
-            f"extra: expected node features of a {graph.kind} graph, got {' and '.join(others) or 'none'}; "
-            "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
-        )
+        todo = "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
+        found = " and ".join(others) or "none"
+        raise ConfigError(f"extra: expected node features of a {graph.kind} graph, got {found}; {todo}")
     node = made["node"]
     values, columns = _columns("node", node, graph.num_nodes, _checked({"node": node}, made.get("kinds")))
     found: Made = [{"name": column.name, "kind": column.kind} for column in columns]
     if expected is not None and list(found) != list(expected):
         texts = [", ".join(f"{c['name']} ({c['kind']})" for c in columns) for columns in (expected, found)]
-        todo = "the function must make the same columns of every graph"
-        raise DataError.of(
-            "extra", f"node features {texts[0]}", texts[1], todo, file=graph.path or graph.name
-        )
+        todo, file = "the function must make the same columns of every graph", graph.path or graph.name
+        raise DataError.of("extra", f"node features {texts[0]}", texts[1], todo, file=file)
     return found, values
 
 
@@ -124,10 +121,8 @@ def _made(graph: Graph, function: Function) -> Mapping[str, Any]:
     made = function(graph)
     if not isinstance(made, Mapping) or not made.keys() <= {"node", "config", "graph", "kinds"}:
         found = ", ".join(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
-        raise ConfigError(
-            "extra: expected a function that returns a dict of node, config, graph or kinds, as "
-            f"tpugraphs.with_extra takes them; got {found}"
-        )
+        columns = "a dict of node, config, graph or kinds, as tpugraphs.with_extra takes them"
+        raise ConfigError(f"extra: expected a function that returns {columns}; got {found}")
     return made
 
 

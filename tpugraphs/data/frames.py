@@ -213,12 +213,9 @@ def _fitted(
 ) -> dict[int, tuple[str, ...]]:
     """Refuse columns that the schema lacks, and put digits in its order."""
     first = next(iter(by_node.values()), ())
-    for what, group, names in (
-        ("features", schema.graph, roles["features"]),
-        ("config", schema.config, roles["config"]),
-        ("digits", schema.digits, first),
-    ):
-        known = [column.name for column in group]
+    groups = {"features": schema.graph, "config": schema.config, "digits": schema.digits}
+    for what, group in groups.items():
+        known, names = [column.name for column in group], first if what == "digits" else roles[what]
         other = [f"no {name!r}" for name in known if name not in names]
         other += [f"{name!r} too" for name in names if name not in known]
         if other:
@@ -243,9 +240,8 @@ class _Rows:
         for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
             at.setdefault(key, []).append(row)
         self.problems: dict[_Key, NDArray[np.int64]] = {key: np.array(rows) for key, rows in at.items()}
-        self.ran = np.ones(
-            self.count, np.bool_
-        )  # a graph refuses a problem all of whose configurations failed
+        # A graph refuses a problem all of whose configurations failed.
+        self.ran = np.ones(self.count, np.bool_)
         for name in roles["valid"]:
             self.ran = self.values(name, "True or False", lambda v: (v == 0) | (v == 1)).astype(np.bool_)
         self.columns = {name: self.values(name) for name in (*roles["config"], *roles["features"])}

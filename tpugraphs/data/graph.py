@@ -289,12 +289,10 @@ class Graph(_core.Graph):
         DataError
             An array is not as the constructor describes it.
         """
-        unknown = set(fields) - set(self.fields())
-        if unknown:
-            raise TypeError(
-                f"replace: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(self.fields())}"
-            )
-        return type(self)(**{**self.fields(), **fields})
+        own = self.fields()
+        if unknown := sorted(fields.keys() - own.keys()):
+            raise TypeError(f"replace: unknown field {unknown[0]!r}; fields are {', '.join(own)}")
+        return type(self)(**own | fields)
 
     def row_numbers(self, configs: Rows | None = None, name: str = "configs") -> npt.NDArray[np.int64]:
         """Turn a selection of configs into row numbers.

@@ -82,9 +82,8 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
     with naming(path):
         kind = _kind(path)
         if kind is None and not path.endswith(SUFFIX):
-            raise DataError.of(
-                "file", "HLO or StableHLO", "another text", f"save protocol buffers as {SUFFIX}"
-            )
+            todo = f"save protocol buffers as {SUFFIX}"
+            raise DataError.of("file", "HLO or StableHLO", "another text", todo)
         source = path if kind is None else _converted(path, kind)
         found = _graphs(source, file_stem(path), path, padding, extra, max_bytes, stacklevel=4)
         if isinstance(found, Graph) and not np.all(found.node_opcode):

@@ -279,12 +279,11 @@ def _up_to_date(target: str, source: str) -> bool:
 def _check_space(folder: str, need: int) -> None:
     free = shutil.disk_usage(folder).free
     if need and need + _SPARE > free:
-        raise OSError(
-            errno.ENOSPC,
-            f"packing needs about {need / 1e6:,.0f} MB and {_SPARE / 1e6:.0f} MB to spare, {free / 1e6:,.0f} "
-            "MB are free: make room, or pack to another disk with --out",
-            folder,
+        needed = (
+            f"about {need / 1e6:,.0f} MB and {_SPARE / 1e6:.0f} MB to spare, {free / 1e6:,.0f} MB are free"
         )
+        todo = "make room, or pack to another disk with --out"
+        raise OSError(errno.ENOSPC, f"packing needs {needed}: {todo}", folder)
 
 
 def _run(threads: int, todo: list[_Job], verify: bool, report: PackReport, verbose: bool | None) -> None:

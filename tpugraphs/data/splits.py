@@ -80,16 +80,13 @@ class _Samples:
         return (self[row] for row in range(len(self)))
 
     def __reduce__(self) -> Any:  # pickle cannot import the class below by name
-        return as_samples, (self._with(_kind_of(type(self))),)  # type: ignore[attr-defined]
+        kind = type(self).__mro__[2]
+        return as_samples, (self._with(kind),)  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _samples_of(kind: type[Graph]) -> type[Any]:
     return type(kind.__name__, (_Samples, kind), {"__doc__": kind.__doc__, "__module__": __name__})
-
-
-def _kind_of(sliceable: type[Any]) -> type[Any]:
-    return sliceable.__mro__[2]
 
 
 def as_samples(graph: Graph) -> Graph:
