@@ -105,8 +105,8 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
     others = [name for name in ("config", "graph") if made.get(name)]
     if others or not made.get("node"):
         todo = "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
-        found = " and ".join(others) or "none"
-        raise ConfigError(f"extra: expected node features of a {graph.kind} graph, got {found}; {todo}")
+        got = " and ".join(others) or "none"
+        raise ConfigError(f"extra: expected node features of a {graph.kind} graph, got {got}; {todo}")
     node = made["node"]
     values, columns = _columns("node", node, graph.num_nodes, _checked({"node": node}, made.get("kinds")))
     found: Made = [{"name": column.name, "kind": column.kind} for column in columns]
