@@ -4,6 +4,9 @@ Programs of the zoo are collected on this machine: all sets of options in one ch
 the default, the three best and the median set run in turn in fresh processes, with memory kept, too. The best
 are chosen by the even rounds of the collection; what they gain there is that of the odd rounds. A pair of
 gains agrees if they differ by less than three standard errors, or by less than 3 %.
+
+``--data FOLDER`` takes graphs that were collected on this machine before, such as those of
+``tpugraphs collect --zoo --out FOLDER``; ``--pairs FILE`` keeps what was compared, and continues from it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ Floats = NDArray[np.float64]
 CONFIGS, ROUNDS, PASSES, LEAST = 112, 8, 2, 2e-3
 BEST, PROCESSES, TURNS = 3, 3, 8
 ERRORS, CLOSE = 3.0, 0.03
+ZOO = {one.name: one for one in tg.xla.zoo.programs()}
 
 
 def chosen(graph: Any) -> dict[str, int]:
@@ -60,21 +64,25 @@ def alone(program: Program, options: list[dict[str, Any]]) -> Floats:
     return np.array(found).T
 
 
-def compared(name: str, quick: bool) -> list[dict[str, Any]]:
-    """Gains of a program's chosen configs, in the collection and alone."""
-    zoo = next(one for one in tg.xla.zoo.programs() if one.name == name)
-    fn, args = zoo.build()
+def collected(name: str, quick: bool) -> Any:
+    """Collect a program of the zoo."""
+    fn, args = ZOO[name].build()
     how: Any = {"n_configs": 8 if quick else CONFIGS, "rounds": 4 if quick else ROUNDS, "passes": PASSES}
-    graph = tg.xla.collect(fn, *args, name=name, verbose=False, least=LEAST, **how)
+    return tg.xla.collect(fn, *args, name=name, verbose=False, least=LEAST, **how)
+
+
+def compared(graph: Any) -> list[dict[str, Any]]:
+    """Gains of the chosen configs of a program of the zoo, in its collection and alone."""
+    fn, args = ZOO[graph.name].build()
     rows = chosen(graph)
     options = [tg.xla.compiler_options(graph, row) for row in (0, *rows.values())]
-    times = alone(Program(fn, args, name), options)
+    times = alone(Program(fn, args, graph.name), options)
     rounds = np.asarray(graph.repeats, np.float64)
     found = []
     for (what, row), one in zip(rows.items(), np.log(times[0] / times[1:]), strict=True):
         error = float(one.std(ddof=1) / np.sqrt(len(one)))
         pair = {"collected": gain(rounds, row), "alone": (float(one.mean()), error)}
-        found.append({"program": name, "ms": float(graph.runtime[0] / 1e6), "what": what, **pair})
+        found.append({"program": graph.name, "ms": float(graph.runtime[0] / 1e6), "what": what, **pair})
     return found
 
 
@@ -125,16 +133,26 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="smoke run: small, judges nothing")
-    parser.add_argument("--programs", type=int, default=20, help="how many, spread over the zoo")
+    parser.add_argument("--programs", type=int, help="how many, spread over the zoo (20; of --data all)")
+    parser.add_argument("--data", metavar="FOLDER", type=Path, help="graphs collected on this machine before")
+    parser.add_argument("--pairs", metavar="FILE", type=Path, help="keep pairs there, and continue from them")
     parser.add_argument("--out", metavar="DIR", type=Path, help="write xla_fresh.json and xla_fresh.md there")
     args = parser.parse_args()
-    data = tg.open_collection("options:xla:cpu")
-    names = [name for part in (data.train, data.valid, data.test) for name in part.names]
-    count = 1 if args.quick else min(args.programs, len(names))
+    files = {} if args.data is None else {path.stem: path for path in sorted(args.data.rglob("*.npz"))}
+    names = list(files) or [name for name in ZOO if name.endswith((".0", ".1"))]
+    count = 1 if args.quick else min(args.programs or (len(files) or 20), len(names))
+    kept = args.pairs.read_text().splitlines() if args.pairs and args.pairs.exists() else []
+    known = {one[0]["program"]: one for one in map(json.loads, kept) if one}
     began, pairs = time.monotonic(), list[dict[str, Any]]()
     for name in (names[i * len(names) // count] for i in range(count)):
-        pairs += compared(name, args.quick)
-        print(pairs[-1], file=sys.stderr, flush=True)
+        if name not in known:
+            graph = tg.load(files[name]) if name in files else collected(name, args.quick)
+            known[name] = compared(graph)
+            print(known[name], file=sys.stderr, flush=True)
+            if args.pairs is not None:
+                with args.pairs.open("a") as file:
+                    file.write(json.dumps(known[name]) + "\n")
+        pairs += known[name]
     found = {
         "run": machine.describe(),
         "seconds": time.monotonic() - began,

@@ -367,27 +367,27 @@ def test_wings_import_one_way():
 
 # Code lines of Python by wing, at most: lower a number when its wing shrinks.
 THIN = {
-    "ranker": 3699,
-    "layertime": 3312,
-    "data": 2911,
-    "recipes": 2549,
-    "cli": 2510,
-    "xla": 2014,
-    "training": 1419,
-    "system": 1042,
+    "ranker": 3651,
+    "layertime": 3212,
+    "data": 2805,
+    "recipes": 2507,
+    "cli": 2318,
+    "xla": 1973,
+    "training": 1396,
+    "system": 1038,
     "evaluation": 801,
-    "kernels": 706,
-    "preprocess": 495,
-    "network": 499,
+    "kernels": 705,
+    "preprocess": 468,
+    "network": 489,
     "submission": 393,
     "download": 339,
-    "tuning": 1335,
-    "torch": 344,
-    "records": 512,
+    "tuning": 1279,
+    "torch": 340,
+    "records": 508,
     "search": 226,
-    "distributed": 350,
+    "distributed": 345,
 }  # fmt: skip
-THIN_IN_ALL = 25691
+THIN_IN_ALL = 25027
 
 
 def code_lines(path):

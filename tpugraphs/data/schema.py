@@ -159,7 +159,10 @@ class Schema:
             known = (names or {}).get(group, ())
             groups[group] = map(Column, known if len(known) == width else _unnamed(group, width))
         if node_config_feat is not None:
-            most = np.max(node_config_feat, (0, 1), initial=1)
+            most = np.ones(np.shape(node_config_feat)[2])
+            for row in range(0, len(node_config_feat), 256):  # all at once: many times the packed size
+                block = np.asarray(node_config_feat[row : row + 256])
+                most = np.maximum(most, block.max((0, 1), initial=1))
             groups["digits"] = [Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most)]
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
         opcodes = int(np.max(node_opcode)) + 1 if has_opcodes else None  # type: ignore[arg-type]
