@@ -173,7 +173,7 @@ def test_layouts_in_the_node_features_are_validated(tmp_path):
     features = graph.node_feat.copy()
     features[3, 135] = 0.5
     graph.replace(node_feat=features).save(tmp_path / "g.npz")
-    with pytest.raises(tg.DataError, match=r"g\.npz: node_feat: .* found 0\.5 at node 3, column 135"):
+    with pytest.raises(tg.DataError, match=r"g\.npz: node_feat: .* found 0\.5 \(node 3, column 135\)"):
         tg.load(tmp_path / "g.npz").validate()
 
 
