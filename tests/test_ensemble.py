@@ -73,7 +73,10 @@ def test_the_choice_has_something_for_each_ranker(graph, rankers, normalize, wei
     for place in range(5):
         ends = [share @ scores[:, [*chosen[:place], i]].min(1) for i in range(len(rows))]
         assert ends[chosen[place]] == pytest.approx(min(ends))
-    assert ensemble.choose(graph, 1, rows)[0] == ensemble.rank(graph, rows)[0]
+    ranked = ensemble.rank(graph, rows)
+    assert ensemble.choose(graph, 1, rows)[0] == ranked[0]
+    rest = ensemble.choose(graph, 20, rows)[3:]  # after one for each, the next by the mean
+    assert rest.tolist() == [row for row in ranked if row in rest]
     assert sorted(ensemble.choose(graph, 99, rows)) == list(range(len(rows)))
     refuses(lambda: ensemble.choose(graph, 0), tg.ConfigError, "count")
 

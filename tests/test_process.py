@@ -175,6 +175,28 @@ def test_what_is_chosen_are_positions(graph: tg.Graph, fitted: GaussianProcess) 
             refuses(lambda: scorer.choose(graph, count), tg.ConfigError, "count")
 
 
+def test_configs_are_chosen_around_the_scores_of_another_ranker(
+    graph: tg.Graph, fitted: GaussianProcess
+) -> None:
+    rows = np.arange(100, 130)
+    own = fitted.predict(graph, rows).astype(np.float64)
+    turned = fitted.choose(graph, 10, rows, scores=-own)
+    assert (fitted.choose(graph, 10, rows, scores=5 - 3 * own) == turned).all()  # of any scale
+    assert own[turned].mean() > own.mean() > own[fitted.choose(graph, 10, rows, scores=own)].mean()
+    assert len(set(fitted.choose(graph, 10, rows, scores=np.zeros(30)))) == 10
+    for bad in (own[1:], own[:, None], np.full(30, np.nan)):
+        refuses(lambda: fitted.choose(graph, 10, rows, scores=bad), tg.ConfigError, "scores", "each of 30")
+
+
+def test_a_process_chooses_for_its_ensemble(graph: tg.Graph, fitted: GaussianProcess) -> None:
+    rows, other = np.arange(100, 130), RandomBaseline(seed=3)
+    ensemble = tg.Ensemble([other, fitted], normalize="rank")
+    chosen = fitted.choose(graph, 6, rows, scores=ensemble.predict(graph, rows))
+    assert (ensemble.choose(graph, 6, rows) == chosen).all()
+    alone = tg.Ensemble([other, fitted], weights=[1, 0], normalize="rank")  # no say, no choice
+    assert (alone.choose(graph, 6, rows) == other.rank(graph, rows)[:6]).all()
+
+
 def test_scores_of_another_ranker_are_a_column(graph: tg.Graph, tmp_path: Path) -> None:
     other = tg.Ranker("graph-config", steps=150, width=32, seed=1)
     other.fit(table(400, seed=1), verbose=False)

@@ -23,6 +23,7 @@ from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import every_graph, learnable
 from tpugraphs.ranker.estimator import NetworkEstimator
+from tpugraphs.ranker.process import Process
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase, check_scorer, unchanged_if_it_fails
 from tpugraphs.system import check_choice, check_number, check_whole, counted
@@ -277,12 +278,20 @@ class Ensemble(ScorerBase):
         the rankers may be right. So the choice covers rankers that disagree, while the best configs by mean
         score are often alike. Rankers that learnt from different graphs disagree where they should.
 
+        If a Gaussian process is among the rankers, it chooses, around the scores of the ensemble.
+
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`.
         """
+        for ranker, weight in zip(self.rankers, self.weights, strict=True):
+            if weight > 0 and isinstance(ranker, Process):
+                return ranker.choose(graph, count, configs, scores=self.predict(graph, configs, **options))
         scores, weights = zip(*self._scores(graph, configs, **options), strict=True)
         samples = np.stack(scores, 1, dtype=np.float64)
         count = min(check_whole("count", count, 1), len(samples))
-        return _core.fastest_together(samples, count, np.array(weights))
+        order = np.argsort(
+            samples @ weights, kind="stable"
+        )  # once every ranker has its own, the next by mean
+        return np.asarray(order[_core.fastest_together(samples[order], count, np.array(weights))])
 
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every member on the same graphs; for the arguments see :meth:`tpugraphs.Ranker.fit`.

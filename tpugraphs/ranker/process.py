@@ -25,7 +25,7 @@ from tpugraphs.ranker.baselines import Array, Floats, LearntScorer, feature_tabl
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.scorer import check_scorer
 from tpugraphs.recipes import get_recipe
-from tpugraphs.system import check_number, check_whole, tensorfile
+from tpugraphs.system import check_number, check_whole, counted, tensorfile
 from tpugraphs.training.trainset import as_graphs
 
 _CHUNK = 4096  # rows scored at a time
@@ -128,25 +128,57 @@ class Process(LearntScorer):
         return np.asarray(self._spread(graph, distinct)[0][of.ravel()])  # equal configs: equal bits
 
     def choose(
-        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+        self,
+        graph: Graph,
+        count: int = 10,
+        configs: Rows | None = None,
+        *,
+        scores: Sequence[float] | NDArray[Any] | None = None,
+        **options: Unpack[ChooseOptions],
     ) -> NDArray[np.int64]:
         """Return the positions of `count` configs to measure, if only the fastest of them will be kept.
 
         Configs are chosen greedily: each minimises the expected score of the fastest one so far, over samples
         of the process. So they differ, while the best by mean are often alike: if one is slow, all are.
-        Beyond 2,000 the next by mean follow. `options` have no effect.
+        Beyond 2,000 the next by mean follow.
+
+        Parameters
+        ----------
+        graph, configs
+            Those of `predict`.
+        count : int
+            How many are to be measured.
+        scores : (n,) array, optional
+            What another ranker predicts for the same configs, such as ``network.predict(graph)``. They take
+            the place of the means of the process, scaled to their mean and spread; the covariance remains.
+        **options
+            No effect.
+
+        Returns
+        -------
+        (n,) int64
+            Positions among the given configs.
+
+        Raises
+        ------
+        ConfigError
+            `count` is not a whole number of at least 1, or `scores` are not a finite number per config.
         """
         self = copy(self)  # one fit, whatever another thread does
         rows = self._rows(graph, configs)
         count = min(check_whole("count", count, 1), rows.size)
+        given = None if scores is None else _checked(scores, rows.size)
         if count == 0:
             return np.zeros(0, np.int64)
         columns = self._columns(graph, rows)
         distinct, first, of = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         mean, deviation = self._spread(graph, distinct)
+        if given is not None:
+            mean = _scaled_to(mean, given[first])
         closely = min(max(_CANDIDATES, 2 * count), _CLOSELY)
         near = np.argsort(mean - deviation, kind="stable")[:closely]
         middle, covariance = self.moments(graph, distinct[near], together=True)
+        middle = middle if given is None else mean[near]
         best = _core.normal_together(middle, covariance, self._samples, self.seed, min(count, near.size))
         chosen = first[near[best]]
         order = np.argsort(mean[of.ravel()], kind="stable")
@@ -176,6 +208,23 @@ def _pipeline() -> Pipeline:
     """Return the preprocessing of the recipe ``graph-config``."""
     recipe = get_recipe("graph-config")
     return recipe.pipeline(recipe.fields())
+
+
+def _checked(scores: Any, count: int) -> Floats:
+    """Return the scores of another ranker, or raise ConfigError."""
+    found = np.asarray(scores, np.float64)
+    if found.shape != (count,) or not np.isfinite(found).all():
+        got = f"shape {found.shape}" if found.shape != (count,) else "NaN or infinity"
+        raise ConfigError(
+            f"scores: expected a finite number for each of {counted(count, 'config')}, got {got}"
+        )
+    return found
+
+
+def _scaled_to(mean: Floats, scores: Floats) -> Floats:
+    """Return scores with the mean and the standard deviation of `mean`."""
+    spread = float(scores.std()) or 1.0
+    return np.asarray(mean.mean() + (scores - scores.mean()) * (mean.std() / spread))
 
 
 def _standard(learnt: Mapping[str, NDArray[Any]], table: Floats, kind: str = "") -> Floats:
