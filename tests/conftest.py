@@ -1,5 +1,6 @@
 """Shared by all tests: which tpugraphs is tested, on how many processes, what is put back after each, what is left out.
 
+The whole suite leaves out slow tests, which `-m slow` runs: those that run compilers, many processes or long fits.
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
 through the core another test makes too, those of JAX, whose programs are not the core's, those of Python alone:
 what users see of words, pictures, commands, notebooks and types, and those of the C library, which is built without.
@@ -180,10 +181,16 @@ def clib(tmp_path_factory):
 
 
 def pytest_collection_modifyitems(config, items):
+    """Leave slow tests out of a run of the whole suite; `-m slow`, `-k` and files by name run them."""
+    option, whole = config.option, any(Path(argument).is_dir() for argument in config.args)
+    left_out = {"slow"} if whole and not (option.markexpr or option.keyword) else set()
     if SANITIZED:
-        numbers = [item for item in items if item.get_closest_marker("values")]
-        items[:] = [item for item in items if not item.get_closest_marker("values")]
-        config.hook.pytest_deselected(items=numbers)
+        left_out.add("values")
+    dropped = [item for item in items if left_out.intersection(mark.name for mark in item.iter_markers())]
+    if dropped:
+        gone = set(dropped)
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=dropped)
     missing = [name for name in ("torch", "torch_geometric") if importlib.util.find_spec(name) is None]
     if not missing:
         return

@@ -352,6 +352,7 @@ def test_tuning_is_replayed(tmp_path, monkeypatch, capsys):
     assert "| 10 | mean gap, % | 5 |" in (tmp_path / "xla_tune.md").read_text()
 
 
+@pytest.mark.slow
 @smoke_test
 def test_collected_gains_are_compared_with_those_of_fresh_processes(tmp_path, monkeypatch, capsys):
     pytest.importorskip("jax", reason="needs jax")

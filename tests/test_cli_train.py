@@ -306,6 +306,7 @@ def test_recipes(capsys: pytest.CaptureFixture[str]) -> None:
                 assert f"{head}: {told['options'][field]['default']['cpu']}" in shown
 
 
+@pytest.mark.slow
 def test_demo_quick(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -298,6 +298,7 @@ def test_a_small_library_scores_every_network(small_program, tmp_path, recipe):
         assert same_as_the_library(scores, expected)
 
 
+@pytest.mark.slow
 def test_a_library_for_one_ranker_is_smaller(ranker, small, tmp_path):
     """It scores with that ranker, embedded in it or not, and says of another what it lacks."""
     main(["clib", "--prefix", str(tmp_path), "--serial", "--only", str(ranker[1]), "--quiet"])
@@ -319,6 +320,7 @@ def test_a_library_for_one_ranker_is_smaller(ranker, small, tmp_path):
     assert refused.returncode == 1 and "other.tgr: " in refused.stderr
 
 
+@pytest.mark.slow
 def test_kernels_that_are_mostly_for_training_stay_where_scores_need_them(tmp_path):
     """Pairs of columns are summed by outer products, as the gradients of other ops are."""
     ranker, graph = learnt("fourth-layout")

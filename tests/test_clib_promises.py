@@ -112,6 +112,7 @@ def test_a_report_says_what_lies_outside(clib, tmp_path):
     assert [int(line) for line in said[2:]] == order.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="has sanitizers of its own")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])

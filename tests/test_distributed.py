@@ -570,6 +570,7 @@ def children(process):
     return [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
+@pytest.mark.slow
 @processes
 def test_a_killed_rank_ends_all_and_the_fit_goes_on_with_the_same_bits(tmp_path):
     long = [HERE / "rank_fit.py", tmp_path / "out.json"]
@@ -617,6 +618,7 @@ def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @processes
 def test_ctrl_c_ends_all_ranks_after_whole_steps(tmp_path):
     process = start(

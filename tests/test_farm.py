@@ -166,6 +166,7 @@ def test_workers_and_journals_of_another_kind_of_machine_are_refused(tmp_path):
 # ---- programs of JAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "dask"])
 def test_four_workers_measure_the_zoo(kind, tmp_path):
     """The same graphs as one process, but for their times."""
@@ -256,6 +257,7 @@ def test_commands_take_an_executor(tmp_path):
     assert done.returncode == 2 and "expected a number of processes" in done.stderr
 
 
+@pytest.mark.slow
 def test_mpi_measures(tmp_path):
     pytest.importorskip("jax")
     pytest.importorskip("mpi4py")
@@ -354,6 +356,7 @@ def test_a_machine_that_slows_down_is_noticed(fake, monkeypatch):
     assert len(calls) == 72  # twice the first, which is no row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "dask"])
 def test_four_workers_measure_layers(kind, tmp_path):
     pytest.importorskip("jax")

@@ -361,6 +361,7 @@ def test_graphs_with_nodes_edges_and_digits():
     refuses(lambda: tg.from_frame(data, **arguments), tg.DataError, "'net=n'", "node_config_ids")
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     page = Path(__file__).parents[1] / "docs" / "your-own-data.md"
     monkeypatch.chdir(tmp_path)

@@ -56,6 +56,7 @@ def test_every_size_can_be_drawn_from_a_range_that_tables_may_hold():
                 assert column.low <= low < high <= column.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["None", "Adam"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("kind", KINDS)

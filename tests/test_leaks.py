@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33's mallinfo2")
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has an allocator of its own")
 @pytest.mark.parametrize(

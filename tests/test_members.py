@@ -42,6 +42,7 @@ def test_members_by_name_and_of_trees(graphs):
     assert all(one.history_.loss and one.fitted for one in ensemble)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_share_the_members_and_all_get_all(graphs, size):
     pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")

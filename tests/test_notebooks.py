@@ -109,6 +109,7 @@ def test_what_is_stored_of_an_output() -> None:
     assert small.size == (50, 40) and len(small.getcolors()) <= tutorials.COLOURS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")  # of the Jupyter client, not of ours
 def test_runs(path: Path, tmp_path: Path) -> None:

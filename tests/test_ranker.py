@@ -122,6 +122,7 @@ def test_a_short_fit_ranks_unseen_configs(recipe):
     fits(madeup.graph("long"), recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", networks("layout"))
 def test_a_short_fit_ranks_unseen_configs_of_alexnet(recipe, real_sample):
     """Measured runtimes. Five minutes of the first place's default reach 0.77 to 0.79; about 0.80 is possible."""

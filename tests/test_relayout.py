@@ -204,6 +204,7 @@ def instructions(compiled):
     return sorted(re.sub(r"%[\w.-]+", "%", line) for line in text.splitlines() if " = " in line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_choice_is_the_program_itself(name):
     fn, args, program, flat = prepared(name)
@@ -216,6 +217,7 @@ def test_no_choice_is_the_program_itself(name):
         assert instructions(compiled) == instructions(original)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.__name__)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_assignment_gives_the_same_numbers(name, space):
@@ -377,6 +379,7 @@ def call_of(name):
     raise AssertionError(f"no call of {name} found")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(passing.PASSING))
 def test_no_needless_transposition(name):
     fn, *args = call_of(name)
@@ -419,6 +422,7 @@ def test_operands_agree_on_the_order_that_moves_least():
 # --- dimension numbers ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_products_in_any_orders_equal_einsum(data):
@@ -442,6 +446,7 @@ def test_products_in_any_orders_equal_einsum(data):
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec", [("NHWC", "HWIO", "NCHW"), ("NCHW", "OIHW", "NHWC"), ("HWNC", "HWIO", "CWHN")]
 )

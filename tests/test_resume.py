@@ -36,6 +36,7 @@ def same(a, b):
     return {**a.to_dict(), **keep} == {**b.to_dict(), **keep}
 
 
+@pytest.mark.slow
 def test_killed_ten_times_the_end_is_the_same(tmp_path):
     """SIGKILL at random moments: of a step, an evaluation, or a write."""
     here, folder, chance = Path(__file__).parent, tmp_path / "run", random.Random(20)

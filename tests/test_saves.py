@@ -198,6 +198,7 @@ def child(do):
     return pid
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_of_a_save(case):
     def save(call):
         with dies_at(call):
@@ -212,6 +213,7 @@ def test_killed_at_any_step_of_a_save(case):
     assert ends == [-signal.SIGKILL] * 3 + [0]  # fsync, replace, fsync of the folder, none
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(case):
     def save():
         while True:

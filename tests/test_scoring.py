@@ -141,6 +141,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", networks("layout"))
 def test_memory_does_not_grow_with_the_number_of_configs(recipe):
     code = MEMORY.format(path=[os.path.dirname(__file__)], recipe=recipe, configs=20_000)
@@ -284,6 +285,7 @@ def test_precision_keeps_bits_over_threads_and_nearly_over_levels(long, trained,
         assert np.linalg.norm(scores - first) < limit * spread, level
 
 
+@pytest.mark.slow
 def test_a_ranker_trains_in_bf16(long, trained, tmp_path):
     given = {**trained.get_params(), "precision": "bf16"}
     r, again = tg.Ranker(**given), tg.Ranker(**given)

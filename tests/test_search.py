@@ -148,6 +148,7 @@ def wrong_slopes(function, codes, sizes):
     return noise[np.ravel_multi_index(codes.T, TINY)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slopes", [changes_of, wrong_slopes])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("method", CHAINS)

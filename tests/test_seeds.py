@@ -487,6 +487,7 @@ def test_train_with_seeds(capsys, tmp_path):
     assert len(tg.Ensemble.load(out)) == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path):
     out, folder = tmp_path / "e.safetensors", tmp_path / "state"
     command = [

@@ -50,6 +50,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_packed_in_a_table_does_not_fill_the_memory(name, tmp_path):
     """Some 49 kB, which hold 50 MB: they took 1 GiB when the text was read whole."""

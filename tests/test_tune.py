@@ -269,6 +269,7 @@ def gone(pid, seconds=10):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("farm", [False, True])
 def test_what_hangs_or_crashes_is_killed_with_its_children(farm, tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_TEST", str(tmp_path))
@@ -599,6 +600,7 @@ tg.tune(measure, SPACE, 24, tuner=Halves(int(seed)), journal=path, batch=int(bat
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed, batch, limit", [(0, 1, "none"), (1, 4, "none"), (2, 3, "60")])
 def test_killed_at_any_moment_it_goes_on_exactly(tmp_path, seed, batch, limit):
     path, rng = tmp_path / "j.jsonl", random.Random(seed)

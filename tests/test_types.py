@@ -77,6 +77,7 @@ def test_what_counts_as_unknown():
     assert not without_types({"tg.name": "(graph: Graph, valid: float) -> dict[str, Any]"})
 
 
+@pytest.mark.slow
 def test_mypy(tmp_path):
     pytest.importorskip("mypy", reason="needs mypy: pip install '.[dev]'")
     command = ["mypy", "--strict", "--config-file=", "--no-error-summary"]
@@ -108,6 +109,7 @@ tg.load_ranker("r.safetensors").adapt(tg.sample("alexnet"), steps=3, anchor=0.2)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_a_mistake_in_a_field_is_named_in_a_short_message(checker, tmp_path):
     """Not in a list of all overloads with all fields, of 6,000 characters."""
@@ -135,6 +137,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_notebooks(tmp_path):
     """Their cells fit the types, but for what a notebook need not say: which results are None."""
     pytest.importorskip("mypy", reason="needs mypy: pip install '.[dev]'")

@@ -97,6 +97,7 @@ def test_a_graph_of_options_has_them():
     assert in_all(found, "dot") == pytest.approx(64 * 48 * 48)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", zoo.programs()[::9], ids=lambda program: program.name)
 def test_programs_of_the_zoo_have_finite_work(program):
     fn, args = program.build()

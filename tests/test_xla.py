@@ -83,6 +83,7 @@ def python(code, **environment):
 # --- graphs and kernels -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", tg.xla.SPACES)
 def test_candidates_are_the_configs_that_would_be_measured(measured, space):
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (X, W)]
@@ -381,6 +382,7 @@ def hit(child, number):
     os.kill(child._process.pid, number)
 
 
+@pytest.mark.slow
 def test_crashes_hangs_and_wrong_outputs_are_invalid(monkeypatch):
     keys = []
 
@@ -452,6 +454,7 @@ def test_a_measurement_is_the_fastest_of_its_passes(monkeypatch):
         np.testing.assert_allclose(graph.repeats[number], 1e9 * np.reshape(some, (2, 3)).min(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seconds, rounds, passes",
     [(None, 6, 3), (1e6, 6, 3), (3.5, 6, 1), (3.0, 5, 1), (1.0, 4, 1), (1e-6, 4, 1)],
@@ -559,6 +562,7 @@ def swallowed():
         gc.callbacks.remove(press)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # Python says that it was dropped
@@ -609,6 +613,7 @@ def test_a_program_without_layouts_does_not_end_the_zoo(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
     out, journal = tmp_path / "g.tgpack", tmp_path / "g.tgpack.journal"
     fields = {**QUICK, "space": "constraint", "n_configs": 3, "rounds": 4, "out": out}
@@ -731,6 +736,7 @@ def test_a_lying_journal_is_named_before_anything_is_compiled(tmp_path, monkeypa
         tg.xla.collect(softmax, X, W, **QUICK, n_configs=2, out=tmp_path / "g.npz")
 
 
+@pytest.mark.slow
 def test_two_processes_never_share_a_journal(tmp_path):
     """The second says so at once, and the times of the first are its own."""
     script = """

@@ -203,6 +203,7 @@ def test_what_was_measured_is_learnt(ranker, shipped):
     assert tg.metrics.kendall_tau(found.runtime[rest], graph.runtime[rest]) > plain
 
 
+@pytest.mark.slow
 def test_gains_are_taken_only_beyond_the_noise(ranker, monkeypatch):
     for time, options in ((0.5, True), (0.98, False)):
 
@@ -251,6 +252,7 @@ def test_configs_that_fail_are_told_and_never_chosen(ranker, monkeypatch):
     assert found.options == {} and not any(one.config for one in found.finalists)
 
 
+@pytest.mark.slow
 def test_a_finalist_that_crashes_in_a_fresh_process_is_none(ranker, monkeypatch):
     real = Child.ask
 
