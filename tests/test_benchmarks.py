@@ -62,6 +62,7 @@ def smoke(tmp_path_factory):
 # ---- the smoke run ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @smoke_test
 def test_smoke_runs_every_section_without_peers(smoke):
     folder, _ = smoke

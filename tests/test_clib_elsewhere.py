@@ -61,6 +61,7 @@ def scores_there(program, folder, ranker, graph):
     return np.fromfile(folder / "scores", np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe",
     ["graph-config", "first-layout-cross", "first-tile", "third-layout", "fourth-layout", "sixth-gin"],

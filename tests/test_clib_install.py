@@ -287,6 +287,7 @@ def small_program(small, tmp_path_factory):
     return score_program(small, tmp_path_factory.mktemp("program") / "score")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", networks())
 def test_a_small_library_scores_every_network(small_program, tmp_path, recipe):
     """It has no kernel of training, and those of the plainest processor: then Python gives the same bits, too."""

@@ -599,6 +599,7 @@ def test_a_killed_rank_ends_all_and_the_fit_goes_on_with_the_same_bits(tmp_path)
         assert json.loads((tmp_path / "out.json").read_text()) == whole
 
 
+@pytest.mark.slow
 @processes
 @pytest.mark.skipif(sys.platform != "linux", reason="by prctl")
 def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path):
@@ -663,6 +664,7 @@ def test_a_report_over_ranks_is_that_of_one(tmp_path):
     assert opened == [[0, 3], [1], [2]]
 
 
+@pytest.mark.slow
 @processes
 def test_commands_over_ranks_print_and_write_once(tmp_path):
     ranker = tmp_path / "ranker.safetensors"

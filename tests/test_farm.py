@@ -189,6 +189,7 @@ def test_four_workers_measure_the_zoo(kind, tmp_path):
         assert tg.load(next(folder.glob(f"*/{name}.npz"))).about == graph.about
 
 
+@pytest.mark.slow
 def test_a_held_device_is_waited_for(monkeypatch, tmp_path):
     pytest.importorskip("jax")
     monkeypatch.setenv("TMPDIR", str(tmp_path))

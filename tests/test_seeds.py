@@ -430,6 +430,7 @@ def test_a_bar_is_shown_when_asked_for(capsys, monkeypatch):
     assert "2 x first-layout-cross" in shown and "32/32" in shown
 
 
+@pytest.mark.slow
 def test_fork_afterwards_does_not_hang():
     code = (
         "import os, sys\n"

@@ -86,6 +86,7 @@ def test_mypy(tmp_path):
     assert not without_types(types)
 
 
+@pytest.mark.slow
 def test_pyright(tmp_path):
     pytest.importorskip("pyright", reason="needs pyright: pip install '.[dev]'")
     (tmp_path / "pyrightconfig.json").write_text(
