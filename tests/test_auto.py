@@ -10,7 +10,7 @@ from rankers import small_any, small_graph, small_tile
 import tpugraphs as tg
 from tpugraphs.cli import main
 from tpugraphs.errors import CheckpointError, ConfigError, Error
-from tpugraphs.ranker import auto, process, trees
+from tpugraphs.ranker import auto, multitask, process, trees
 from tpugraphs.ranker.auto import NETWORK, PROCESS, ROWS, TREES, Choice
 
 GRAPHS = [small_any(seed) for seed in range(6)]
@@ -342,11 +342,11 @@ def test_a_longer_network_that_fails_leaves_the_shorter_one(monkeypatch, no_tree
 
 def test_what_is_judged_is_what_is_trained(monkeypatch):
     made = []
-    for kind in (process.GaussianProcess, process.MultiTaskGaussianProcess):
+    for kind in (process.GaussianProcess, multitask.MultiTaskGaussianProcess):
         fit = kind.fit
         monkeypatch.setattr(kind, "fit", lambda *given, fit=fit, kind=kind: made.append(kind) or fit(*given))
     fitted(GRAPHS[:2], steps=1)
-    assert set(made) == {process.MultiTaskGaussianProcess}
+    assert set(made) == {multitask.MultiTaskGaussianProcess}
 
 
 def test_published_graphs_are_learnt_by_networks():

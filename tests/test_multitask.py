@@ -13,7 +13,7 @@ from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
 from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess
-from tpugraphs.ranker.process import _Factors, _solve
+from tpugraphs.ranker.multitask import _Factors, _solve
 from tpugraphs.ranker.scorer import scoring
 from tpugraphs.system import tensorfile
 
@@ -120,7 +120,7 @@ def test_a_full_grid_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     y = rng.normal(size=(5, 7))
     factors = _Factors(p, u, c, v)
     expected = np.linalg.solve(np.kron(a, b) + 0.3 * np.eye(35), y.ravel()).reshape(5, 7)
-    monkeypatch.setattr("tpugraphs.ranker.process._STEPS", 2)  # the second finds that the first was enough
+    monkeypatch.setattr("tpugraphs.ranker.multitask._STEPS", 2)  # the second finds that the first was enough
     assert _solve(factors, y, np.ones((5, 7), bool), 0.3) == pytest.approx(expected)
     monkeypatch.undo()
     there = rng.random((5, 7)) > 0.4

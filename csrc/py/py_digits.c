@@ -433,10 +433,9 @@ static int take_stamp(tg_py_digits *self, PyObject *stamp) {
 /* (C,K,D), of files too, with as many digits as the values or the layouts have. 0, or -1 with an exception. */
 static int take_shape(PyObject *given, const tg_digit_values *values, long long shape[3]) {
     const long long width = values->n < 0 ? TG_DIGITS : (long long)values->n;
-    if (PyTuple_Check(given) && PyTuple_Size(given) == 3 &&
-        !PyArg_ParseTuple(given, "LLL", &shape[0], &shape[1], &shape[2]))
-        return -1;
-    if (PyTuple_Check(given) && PyTuple_Size(given) == 3 && shape[2] == width) return 0;
+    const int three = PyTuple_Check(given) && PyTuple_Size(given) == 3;
+    if (three && !PyArg_ParseTuple(given, "LLL", &shape[0], &shape[1], &shape[2])) return -1;
+    if (three && shape[2] == width) return 0;
     PyObject *shown = PyObject_Str(given);
     const char *text = shown == NULL ? NULL : tg_utf8(shown, NULL);
     if (text != NULL) {

@@ -65,7 +65,7 @@ def run(args: Args) -> int | None:
         job = os.path.abspath(args.program), os.path.abspath(args.out), {**how, "verbose": False}
         with common.executor(args) as executor:
             ((_, graph),) = tg.distributed.farm.farmed(executor, _measured, [job])
-    common.emit(args, _told(args, graph))
+    common.emit(args, _reported(args, graph))
     return None
 
 
@@ -82,7 +82,7 @@ def _zoo(args: Args, how: dict[str, Any]) -> int:
             common.warn(args, found, "error")
             done.append({"name": program.name, "error": str(found)})
         else:
-            done.append(_told(args, found))
+            done.append(_reported(args, found))
 
     with common.executor(args) as executor:
         folder = tg.xla.build(
@@ -93,7 +93,7 @@ def _zoo(args: Args, how: dict[str, Any]) -> int:
     return 1 if any("error" in entry for entry in done) else 0
 
 
-def _told(args: Args, graph: Any) -> dict[str, Any]:
+def _reported(args: Args, graph: Any) -> dict[str, Any]:
     """Print a line about a measured graph, and return what is in it."""
     found = {
         "name": graph.name,

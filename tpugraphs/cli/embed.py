@@ -57,8 +57,8 @@ def run(args: Args) -> None:
     text, size = written(args.name, *tensorfile.read(args.ranker, "ranker", *_PROCESSES))
     with text_file(args.out) as file:
         file.write(text)
-    text = f"{args.out}: {size / 1000:,.1f} kB of data"
-    emit(args, {"out": args.out, "name": args.name, "bytes": size}, text)
+    result = {"out": args.out, "name": args.name, "bytes": size}
+    emit(args, result, f"{args.out}: {size / 1000:,.1f} kB of data")
 
 
 def written(name: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> tuple[str, int]:

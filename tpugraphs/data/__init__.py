@@ -3,9 +3,10 @@
 from tpugraphs.data import hlo as hlo  # adds its format
 from tpugraphs.data.auditing import audit
 from tpugraphs.data.collections import Collection, Split, load, load_all, open_collection
-from tpugraphs.data.extra import JOINT, as_joint, with_extra
+from tpugraphs.data.extra import with_extra
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike
+from tpugraphs.data.joint import JOINT, as_joint
 from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.samples import list_samples, sample, sample_info

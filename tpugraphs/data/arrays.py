@@ -99,7 +99,7 @@ def numbers(field: str, value: Any) -> AnyArray:
 
 
 def refuse(field: str, bad: AnyArray, array: AnyArray, expected: str, todo: str = CHECK) -> None:
-    """Refuse an array (n,) with bad entries; the error names value and position of the first."""
+    """Raise DataError if an entry of an array (n,) is bad, with the value and position of the first one."""
     if bad.any():
         at = int(np.argmax(bad))
         raise fail(field, expected, f"{array[at].item()!r} at {at}", todo)

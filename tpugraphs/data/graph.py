@@ -20,6 +20,7 @@ from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import Digit
 from tpugraphs.data.digits import ConfigFeatures
+from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
 from tpugraphs.system import absolute, check_whole, counted
@@ -163,7 +164,7 @@ class Graph(_core.Graph):
         return {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
 
     def _inferred(self, known: Schema, names: Mapping[str, Sequence[str]]) -> Schema:
-        """Infer a schema with these column names, and with the unit and direction that are known."""
+        """Infer the schema of the arrays; names of columns, unit and direction are those given."""
         given: dict[str, Any] = {f"{group}_feat": array for group, array in self._features().items()}
         read = Schema.infer(**given, node_opcode=self.node_opcode, names=names)
         digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
@@ -411,7 +412,7 @@ class Graph(_core.Graph):
             found = f"none of {len(self.valid)}"
             raise arrays.fail("valid", "at least one config that ran", found, "leave this problem out")
         file = absolute(path)
-        write = formats.of(file, formats.WRITERS) or formats.write_npz
+        write = formats.of(file, formats.WRITERS) or write_npz
         write(file, self)
 
     def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -301,8 +301,8 @@ def _measure_all(
     first = float(rows.columns["time_median_ms"][0])
     drift = max((one / first for one in again), key=lambda one: abs(math.log(one)), default=1.0)
     if rows.columns[_NUMBER][0] == "0" and abs(drift - 1) > _DRIFT:
-        again_text = "when it was measured again: is the machine busy?"
-        warnings.warn(f"the first layer took {drift:.2f} times as long {again_text}", stacklevel=3)
+        when = "when it was measured again: is the machine busy?"
+        warnings.warn(f"the first layer took {drift:.2f} times as long {when}", stacklevel=3)
 
 
 # ---- the file

@@ -8,7 +8,8 @@ from tpugraphs.ranker.ensemble import Ensemble, distill, open_rankers, pseudo_la
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, cross_validate, leave_out, unseen_configs, unseen_graphs
 from tpugraphs.ranker.importance import Importance, permutation_importance
-from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess
+from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
+from tpugraphs.ranker.process import GaussianProcess
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.routed import Nearest, Routed
 from tpugraphs.ranker.scorer import ScorerBase

@@ -28,7 +28,8 @@ from tpugraphs.ranker.conventions import every_graph
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.ranker.folds import Fold, unseen_graphs
-from tpugraphs.ranker.process import GaussianProcess, MultiTaskGaussianProcess, Process
+from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
+from tpugraphs.ranker.process import GaussianProcess, Process
 from tpugraphs.ranker.ranker import ESTIMATORS, Ranker
 from tpugraphs.recipes import Recipe
 from tpugraphs.system import Progress, check_type, counted, log, tensorfile

@@ -127,10 +127,12 @@ def fitted_weights(
     total = [np.zeros(part.size) for part in own[0]]
     chosen, best, kept = list[int](), -math.inf, 0
     for _ in range(rounds):
-        sums = [[t + part for t, part in zip(total, member, strict=True)] for member in own]
-        values = [float(np.mean([judge(s, y) for s, y in zip(one, times, strict=True)])) for one in sums]
+        values = []
+        for member in own:  # one sum at a time: all of them could be many times the scores
+            together = [t + part for t, part in zip(total, member, strict=True)]
+            values.append(float(np.mean([judge(s, y) for s, y in zip(together, times, strict=True)])))
         chosen.append(int(np.argmax(values)))
-        total = sums[chosen[-1]]
+        total = [t + part for t, part in zip(total, own[chosen[-1]], strict=True)]
         if values[chosen[-1]] > best:
             best, kept = values[chosen[-1]], len(chosen)
     return np.bincount(chosen[:kept], minlength=len(own)).astype(np.float64)
@@ -288,9 +290,8 @@ class Ensemble(ScorerBase):
         scores, weights = zip(*self._scores(graph, configs, **options), strict=True)
         samples = np.stack(scores, 1, dtype=np.float64)
         count = min(check_whole("count", count, 1), len(samples))
-        order = np.argsort(
-            samples @ weights, kind="stable"
-        )  # once every ranker has its own, the next by mean
+        # By mean: once every ranker has its own, the next one follows.
+        order = np.argsort(samples @ weights, kind="stable")
         return np.asarray(order[_core.fastest_together(samples[order], count, np.array(weights))])
 
     def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:

@@ -130,10 +130,15 @@ class NetworkEstimator(Network):
             Losses and metrics of the fit.
         """
         with locked_folder(how.checkpoint_dir, how.communicator) as folder:
-            return self.begin(train, valid, folder, how, None).run()
+            return self.begin(train, valid, folder, how).run()
 
     def begin(
-        self, train: Graphs, valid: Valid, folder: str | None, how: FitOptions, data: TrainingSet | None
+        self,
+        train: Graphs,
+        valid: Valid,
+        folder: str | None,
+        how: FitOptions,
+        data: TrainingSet | None = None,
     ) -> Fit:
         """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
 
@@ -145,7 +150,7 @@ class NetworkEstimator(Network):
             Of checkpoints.
         how : FitOptions
             The other arguments.
-        data : TrainingSet or None
+        data : TrainingSet, optional
             The graphs, as a fit of the same recipe with another seed has prepared them.
 
         Returns

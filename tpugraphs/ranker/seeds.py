@@ -46,9 +46,8 @@ __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
 # Arguments of a fit that rankers which are trained side by side have in common.
 TOGETHER = (
-    *("sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every"),
-    *("verbose", "communicator"),
-)
+    "sample_weight", "epochs", "steps", "checkpoint_dir", "checkpoint_every", "verbose", "communicator",
+)  # fmt: skip
 PLAN = "seeds.json"  # in the checkpoint folder: what was stated before the training
 
 

@@ -50,7 +50,7 @@ def _copied(entries: Any, *_: Any) -> Any:
 
 
 def chosen(*steps: dict[str, Any]) -> Callable[..., Steps]:
-    """Return the preprocessing of a recipe: the steps of `choose` for its fields, then these."""
+    """Return the preprocessing of a recipe: prune, keep one of equal configs, then these steps."""
     return functools.partial(_chosen, steps)
 
 

@@ -272,7 +272,7 @@ class Fit(RunningFit):
 
     @contextmanager
     def _armed(self, interrupts: Interrupts, clock: str, armed: bool = True) -> Iterator[None]:
-        """Allow Ctrl-C to interrupt the block at once: the core then leaves everything unchanged."""
+        """Let Ctrl-C interrupt the block at once; the core then leaves everything unchanged."""
         with self._timed(clock):
             try:
                 interrupts.armed = armed

@@ -13,7 +13,7 @@ from tpugraphs.tuning.tuner import Tuner
 
 __all__ = ["Strategy"]
 
-_STATUS = {"NoneType": "correct", "CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
+_STATUS = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
 
 class Strategy:
@@ -79,10 +79,16 @@ class Strategy:
                 done = len(results)
                 cost.eval_all([tuple(config[name] for name in names) for config in configs])
                 new = results[done:]
-                errors = [type(one.get("__error__")).__name__ for one in new]
                 values = [math.nan if "__error__" in one else float(one[objective]) for one in new]
-                self.tuner.tell(configs, values, [_STATUS.get(error, "runtime") for error in errors])
+                self.tuner.tell(configs, values, [_status(one) for one in new])
         except StopCriterionReached as stopped:
             if tuning_options.verbose:
                 print(stopped)
         return results
+
+
+def _status(result: dict[str, Any]) -> str:
+    """Return the status of a result of Kernel Tuner, as `Tuner.tell` takes it."""
+    if "__error__" not in result:
+        return "correct"
+    return _STATUS.get(type(result["__error__"]).__name__, "runtime")

@@ -146,7 +146,7 @@ class Child:
 def _fork(run: Callable[[Connection, Measure], NoReturn], measure: Measure) -> tuple[int, Connection]:
     """Run a function in a fork, in a session of its own: Ctrl-C reaches this process only.
 
-    Returns the process, and this end of the connection that the function gets.
+    Return its process ID and the parent's end of their connection; the function gets the other end.
     """
     _flush()  # or both would write what is waiting
     mine, theirs = Pipe()

@@ -161,7 +161,7 @@ def _shown(config: Mapping[str, Any] | None) -> str:
 
 
 def ends(interval: Sequence[float], digits: int = 3) -> str:
-    """Return an interval for people."""
+    """Return the ends of an interval as text."""
     return " … ".join(f"{end:.{digits}f}" for end in interval)
 
 

@@ -47,7 +47,7 @@ _NAME = re.compile(r"%[\w.-]+")
 _HAS_ELF = sys.platform == "linux"  # elsewhere any other option counts as another program
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 # Of a header of ELF: place of the table of sections, size and count of its entries.
-_SECTIONS = struct.Struct("<40xQ10xHH")
+_SECTIONS, _HEADER = struct.Struct("<40xQ10xHH"), 64  # bytes of a header
 
 
 class ChildError(Error):
@@ -275,12 +275,13 @@ class Child:
 
 def objects(executable: bytes) -> list[bytes]:
     """Return the object files (ELF) in a serialised executable: the machine code of its kernels."""
-    found, start = [], executable.find(_ELF)
+    last = len(executable) - _HEADER + len(_ELF)  # where the mark of a whole header ends
+    found, start = [], executable.find(_ELF, 0, last)
     while start >= 0:
         sections, entry, count = _SECTIONS.unpack_from(executable, start)
-        end = start + max(sections + entry * count, 64)  # the table of sections ends the file
+        end = start + max(sections + entry * count, _HEADER)  # the table of sections ends the file
         found.append(executable[start:end])
-        start = executable.find(_ELF, end)
+        start = executable.find(_ELF, end, last)
     return found
 
 

@@ -109,7 +109,8 @@ class Program:
             return bytes(exported(*self._avals).serialize())
         except Exception as error:
             todo = "; take out callbacks into Python (jax.pure_callback, jax.debug.print)"
-            raise self._refused("cannot be exported", error, todo * ("callback" in str(error))) from error
+            todo = todo if "callback" in str(error) else ""
+            raise self._refused("cannot be exported", error, todo) from error
 
 
 def _is_key(value: Any) -> bool:

@@ -317,8 +317,8 @@ class Space:
         same = [option.name for option in self.options] == [column.name for column in graph.schema.config]
         if not same or not np.array_equal(self.nodes, graph.node_config_ids):
             expected = f"expected those of {self._program.name} in this space and version of XLA"
-            found_text = "a graph with other columns or configurable nodes; measure it here first"
-            raise ConfigError(f"configs: {expected}, found {found_text}")
+            other = "a graph with other columns or configurable nodes; measure it here first"
+            raise ConfigError(f"configs: {expected}, found {other}")
         found = [self._candidate([option.values[0] for option in self.options], {})]
         digits = graph.config_digits
         for config in range(graph.num_configs):

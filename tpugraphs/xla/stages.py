@@ -16,7 +16,8 @@ from tpugraphs.data import Graph, open_collection
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.preprocess.targets import targets
-from tpugraphs.ranker.process import MultiTaskGaussianProcess, Process
+from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
+from tpugraphs.ranker.process import Process
 from tpugraphs.records import Record, read
 from tpugraphs.system.texts import parsed
 from tpugraphs.tuning.loop import key

@@ -46,8 +46,8 @@ def run(args: Args) -> None:
     source = stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
     columns = _predicted(model, table, args.level)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    emit(args, rows)
+    if args.json:
+        emit(args, [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
     if args.out != "-" or not args.json:
         shared.write_csv(args.out, columns)
     if args.out != "-":
