@@ -294,7 +294,7 @@ def test_graphs_without_an_order_are_left_out_with_a_warning():
 
 def test_what_learns_the_folds_but_not_all_graphs_is_left_out(monkeypatch, no_trees):
     configs = len(np.unique(np.concatenate([graph.config_feat for graph in GRAPHS]), axis=0))
-    monkeypatch.setattr(process, "_PROGRAMS", configs - 1)
+    monkeypatch.setattr(multitask, "_PROGRAMS", configs - 1)
     monkeypatch.setattr(auto, "_as_good", lambda value, best: True)  # then the order decides: the process
     choice = fitted(objective="order", steps=1).choice_
     assert "different configs" in choice.left_out[PROCESS] and choice.members in ((NETWORK,), (ROWS,))
