@@ -1,15 +1,17 @@
 """The collections that come with the package: measured by tpugraphs, whole, and split by family."""
 
-from pathlib import Path
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import tpugraphs as tg
+from tpugraphs.data.collections import ARCHIVE, OWN
 from tpugraphs.names import FOLDERS, SPLITS
 
-HOME = Path(tg.__file__).parent / "measured"
-NAMES = [name for name, folder in FOLDERS.items() if (HOME / folder).is_dir()]
+NAMES = [name for name, folder in FOLDERS.items() if (OWN / folder / ARCHIVE).is_file()]
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -23,9 +25,9 @@ def graphs_of(collection):
 
 def test_one_is_here():
     assert "options:xla:cpu" in NAMES
-    graphs = [path for path in HOME.rglob("*") if path.is_file() and "layers" not in path.parts]
+    graphs = [path for path in OWN.rglob("*") if path.is_file() and "layers" not in path.parts]
     size = sum(path.stat().st_size for path in graphs)  # that of layers: test_layertime_shipped.py
-    assert size <= 2_000_000
+    assert size <= 1_000_000
 
 
 def test_graphs_are_measured(collection):
@@ -62,5 +64,20 @@ def test_options_are_shared_by_programs():
 
 def test_the_data_sheet_is_of_these_graphs(collection):
     pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
-    sheet = Path(collection.folder, "README.md").read_text()
+    sheet = (OWN / FOLDERS[collection.name] / "README.md").read_text()
     assert sheet == tg.xla.data_sheet(collection.folder)
+
+
+def test_a_collection_is_unpacked_once_and_removed_at_the_end(tmp_path):
+    program = """if True:
+        import os, tpugraphs as tg
+        first, again = (tg.open_collection("options:xla:cpu", root="/nonexistent") for _ in range(2))
+        assert first.folder == again.folder and os.path.samefile(os.environ["TMPDIR"], first.folder[:HERE])
+        print(len(first.train), len(os.listdir(os.environ["TMPDIR"])))
+    """.replace("HERE", str(len(str(tmp_path))))
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+    )
+    graphs, folders = map(int, done.stdout.split())
+    assert graphs >= 72 and folders == 1 and not any(tmp_path.iterdir())

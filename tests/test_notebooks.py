@@ -14,15 +14,14 @@ import numpy as np
 import pytest
 from PIL import Image  # Matplotlib brings it
 
-import tpugraphs
 from tpugraphs import submission
+from tpugraphs.data.collections import OWN
 from tpugraphs.names import MEASURED
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
-HOME = Path(tpugraphs.__file__).parent / "measured"
-OURS = [name for name, folder in MEASURED.items() if (HOME / folder).is_dir()]
+OURS = [name for name, folder in MEASURED.items() if (OWN / folder).is_dir()]
 LEFT = {
     "01_quickstart": [],
     "02_kaggle_submission": sorted(

@@ -13,6 +13,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.data.collections import ARCHIVE, OWN
 
 PACKAGE = Path(tg.__file__).parent
 HEAVY = {"matplotlib", "scipy", "torch", "pandas", "sklearn", "IPython", "safetensors", "tqdm"}
@@ -50,17 +51,15 @@ def test_no_pickle():
 
 def test_all_data_is_our_own():
     """Graphs and layers in the package are those that its own programs measured, each with its data sheet."""
-    suffixes = {".npz", ".pb", ".csv", ".gz", ".tgpack", ".npy", ".parquet"}
+    suffixes = {".npz", ".pb", ".csv", ".gz", ".xz", ".tgpack", ".npy", ".parquet"}
     held = [path for path in PACKAGE.rglob("*") if path.suffix in suffixes]
-    assert held and all(path.is_relative_to(PACKAGE / "measured") for path in held)
-    layers = [path for path in held if path.suffix == ".gz"]
-    for path in set(held) - set(layers):
-        assert (path.parents[1] / "README.md").is_file() and tg.load(path).about["machine"]
-    for path in layers:
-        kind = path.name.removesuffix(".csv.gz")
-        assert (path.parent / "README.md").is_file() and tg.layertime.read_table(path, kind).devices
-    graphs = [path for path in (PACKAGE / "measured").rglob("*") if "layers" not in path.parts]
-    assert sum(path.stat().st_size for path in graphs if path.is_file()) < 2 << 20
+    assert held and all(path.is_relative_to(OWN) and (path.parent / "README.md").is_file() for path in held)
+    for path in held:
+        if path.name == ARCHIVE:
+            collection = tg.open_collection(":".join(path.parts[-4:-1]), root="/nonexistent")
+            assert all(graph.about["machine"] for graph in collection.train)
+        else:
+            assert tg.layertime.read_table(path, path.name.removesuffix(".csv.gz")).devices
 
 
 def test_a_wrong_dtype_names_both():

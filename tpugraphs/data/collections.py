@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import gzip
 import os
+import shutil
+import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack, overload
 
@@ -25,7 +29,8 @@ from tpugraphs.system.arguments import is_number
 DEFAULT_MAX_BYTES = 8 << 30
 _LOOK = 4096  # unpacked bytes that are inspected
 _LISTED = 200  # names of graphs in a notebook
-_OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
+OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
+ARCHIVE = "graphs.tar.xz"  # made by release/measured.py
 
 _NODES = ("node_feat", "node_opcode", "edge_index")
 _LAYOUT = ("node_config_feat", "node_config_ids")
@@ -451,6 +456,21 @@ def _how_to_get(name: str) -> str:
     )
 
 
+@cache
+def _own(name: str) -> str | None:
+    """Unpack a collection that comes with the package, into a folder that is removed when Python ends."""
+    archive = OWN / FOLDERS[name] / ARCHIVE
+    if name not in MEASURED or not archive.is_file():
+        return None
+    temporary = tempfile.mkdtemp(prefix="tpugraphs-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    folder = Path(temporary, FOLDERS[name])
+    with tarfile.open(archive) as file:
+        file.extraction_filter = lambda entry, _: entry  # nothing to guard against: the archive is our own
+        file.extractall(folder)
+    return str(folder)
+
+
 def open_collection(
     name: str,
     root: str | os.PathLike[str] = "~/data/tpugraphs",
@@ -496,11 +516,9 @@ def open_collection(
     base = Path(absolute(root))
     _limit(max_bytes)
     places = [base / middle / FOLDERS[name] for middle in ("npz", "npz_all/npz", "")]
-    if name in MEASURED:
-        places.append(_OWN / FOLDERS[name])
     patterns = exclude_patterns(exclude)
-    for place in places:
-        if place.is_dir():
-            return Collection(name, str(place), patterns, max_bytes)
+    folder = next((str(place) for place in places if place.is_dir()), None) or _own(name)
+    if folder is not None:
+        return Collection(name, folder, patterns, max_bytes)
     found = f"none in {', '.join(map(str, places))}"
     raise DataError.of(name, f"a folder {FOLDERS[name]}", found, _how_to_get(name), file=str(base))
