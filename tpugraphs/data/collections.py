@@ -457,14 +457,20 @@ def _how_to_get(name: str) -> str:
 
 
 @cache
+def _unpacked() -> Path:
+    """Make a folder for collections that come with the package; it is removed when Python ends."""
+    folder = tempfile.mkdtemp(prefix="tpugraphs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
 def _own(name: str) -> str | None:
-    """Unpack a collection that comes with the package, into a folder that is removed when Python ends."""
+    """Unpack a collection that comes with the package."""
     archive = OWN / FOLDERS[name] / ARCHIVE
     if name not in MEASURED or not archive.is_file():
         return None
-    temporary = tempfile.mkdtemp(prefix="tpugraphs-")
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    folder = Path(temporary, FOLDERS[name])
+    folder = _unpacked() / FOLDERS[name]
     with tarfile.open(archive) as file:
         file.extraction_filter = lambda entry, _: entry  # nothing to guard against: the archive is our own
         file.extractall(folder)
