@@ -1,37 +1,31 @@
 """The collections in the package: measure programs of the zoo, and put what was measured into archives.
 
-    python release/measured.py collect DIR --sizes 3 2   # compiler options, the longest programs first
-    python release/measured.py pack DIR/options/xla/cpu
+    python -m release.measured collect DIR --sizes 3 2   # compiler options, the longest programs first
+    python -m benchmarks.xla_fresh --data DIR --pairs DIR/pairs.jsonl   # compares them with fresh processes
+    python -m release.measured pack DIR/options/xla/cpu
 
-Run `collect` on a quiet machine; the same call continues. Each program is then compared with fresh processes,
-see `benchmarks/xla_fresh.py`, which makes the page of ``DIR/pairs.jsonl``.
+Run `collect` on a quiet machine; the same call continues.
 
 Graphs share most of their bytes. So `pack` stores their arrays as they are and compresses the archive as a
-whole: a third of the size of the same graphs as single files. The same graphs make the same bytes.
+whole: less than half of the size of the same graphs as single files. The same graphs make the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import lzma
 import shutil
-import sys
 import tarfile
 import time
 import zipfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # for benchmarks
+import tpugraphs as tg
+from tpugraphs.data.collections import ARCHIVE, OWN
+from tpugraphs.xla.building import SHEET
 
-import tpugraphs as tg  # noqa: E402
-from benchmarks import xla_fresh  # noqa: E402
-from tpugraphs.data.collections import ARCHIVE, OWN  # noqa: E402
-
-SHEET, PAIRS = "README.md", "pairs.jsonl"
 CONFIGS = 112
 SMALL: dict[str, Any] = {"rounds": 12, "passes": 3}
 # By size: fewer rounds the longer the programs take, but four at least.
@@ -41,29 +35,22 @@ ROUNDS: list[dict[str, Any]] = [
 
 
 def collect(folder: Path, sizes: list[int]) -> None:
-    """Measure programs of these sizes, and compare each with fresh processes."""
-    pairs = folder / PAIRS
-    lines = pairs.read_text().splitlines() if pairs.exists() else []
-    known = {one[0]["program"] for one in map(json.loads, lines) if one}
-    for program in (one for size in sizes for one in tg.xla.zoo.programs() if one.size == size):
-        out = folder / "options" / "xla" / "cpu" / program.split / f"{program.name}.npz"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if not out.exists():
-            fn, args = program.build()
-            how = ROUNDS[program.size]
-            try:
-                tg.xla.collect(fn, *args, name=program.name, n_configs=CONFIGS, out=out, verbose=False, **how)
-            except tg.Error as error:
-                print(f"{program.name}: {error}", flush=True)
-                continue
-        graph = tg.load(out)
-        if program.name not in known:
-            with pairs.open("a") as file:
-                file.write(json.dumps(xla_fresh.compared(graph)) + "\n")
-        rounds = graph.about["rounds"]
-        print(time.strftime("%H:%M"), f"{program.name}: {graph.runtime[0] / 1e6:.2f} ms, {rounds} rounds",
-              flush=True)  # fmt: skip
+    """Measure programs of these sizes; `tpugraphs.xla.build` measures all sizes with the same rounds."""
     place = folder / "options" / "xla" / "cpu"
+    for program in (one for size in sizes for one in tg.xla.zoo.programs() if one.size == size):
+        out = place / program.split / f"{program.name}.npz"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if out.exists():
+            continue
+        fn, args = program.build()
+        how = ROUNDS[program.size]
+        try:
+            graph = tg.xla.collect(fn, *args, name=program.name, n_configs=CONFIGS, out=out, **how)
+        except tg.Error as error:
+            print(f"{program.name}: {error}", flush=True)
+            continue
+        took, rounds = graph.runtime[0] / 1e6, graph.about["rounds"]
+        print(time.strftime("%H:%M"), f"{program.name}: {took:.2f} ms, {rounds} rounds", flush=True)
     (place / SHEET).write_text(tg.xla.data_sheet(place))
 
 

