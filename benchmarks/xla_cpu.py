@@ -162,7 +162,7 @@ def parts(graphs: Sequence[Any], seed: int, share: float = 1.0) -> Iterator[tupl
 
 def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
     """Judge all methods on a collection: protocol -> method -> graph -> values, one list per seed."""
-    data = tg.open_collection(collection)
+    start, data = time.monotonic(), tg.open_collection(collection)
     learnt, test = [*data.train, *data.valid], list(data.test)
     everything = [*learnt, *test]
     found: dict[str, dict[str, dict[str, list[list[float]]]]] = {}
@@ -202,7 +202,8 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
         took = time.monotonic() - began
         print(f"{collection}: {method}: {took:.0f} s", file=sys.stderr, flush=True)
     every = {graph.name: milliseconds(graph) for graph in everything}
-    return {"learnt": len(learnt), "test": len(test), "real": len(real), "ms": every, "found": found}
+    about = {"run": machine.describe(quick), "seeds": seeds, "seconds": time.monotonic() - start}
+    return {**about, "learnt": len(learnt), "test": len(test), "real": len(real), "ms": every, "found": found}
 
 
 # ---- tables ---------------------------------------------------------------------------------------------
@@ -266,16 +267,18 @@ def _seeds(values: dict[str, list[list[float]]]) -> int:
 
 def markdown(found: dict[str, Any], text: str) -> str:
     """All tables."""
-    run = found["run"]
     lines = [
         "# Programs never seen: options and layouts of XLA on a CPU", "",
-        "Made by `python -m benchmarks.xla_cpu --out docs/results`; figures are not edited.", "",
-        f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
-        f"{found['seconds']:.0f} s, {found['seeds']} seeds. In brackets: 95 % intervals over families.", "",
-        text.strip(),
+        "Made by `python -m benchmarks.xla_cpu --out docs/results`; figures are not edited. In brackets: "
+        "95 % intervals over families.", "", text.strip(),
     ]  # fmt: skip
-    for collection, one in found["collections"].items():
-        lines += ["", f"## {collection}", "", f"![Methods]({picture(collection)})"]
+    for collection, one in found.items():
+        run = one["run"]
+        lines += [
+            "", f"## {collection}", "", f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit "
+            f"{run['commit']}; {one['seconds']:.0f} s, {one['seeds']} seeds.", "",
+            f"![Methods]({picture(collection)})",
+        ]  # fmt: skip
         for protocol, methods in one["found"].items():
             programs = len(next(iter(methods.values())))
             lines += ["", f"### {protocol}: {programs} programs", "", *table(methods)]
@@ -337,7 +340,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.xla_cpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smoke run: one fold, one seed, judges nothing")
     parser.add_argument("--seeds", type=int, default=5, help="from 0 on (default: %(default)s)")
-    parser.add_argument("--only", choices=tuple(METHODS), help="one collection")
+    parser.add_argument("--only", choices=tuple(METHODS), help="one collection; others as they are in --out")
     parser.add_argument("--out", metavar="DIR", type=Path, help="write xla_cpu.json, .md and pictures there")
     args = parser.parse_args()
     try:
@@ -346,14 +349,11 @@ def main() -> int:
     except ImportError as error:
         print(f"{error.name} is not installed: pip install '.[bench,jax]'", file=sys.stderr)
         return 2
-    began, seeds = time.monotonic(), 1 if args.quick else args.seeds
-    chosen = [args.only] if args.only else list(METHODS)
-    found = {
-        "run": machine.describe(args.quick),
-        "seeds": seeds,
-        "collections": {name: run(name, seeds, args.quick) for name in chosen},
-        "seconds": time.monotonic() - began,
-    }
+    seeds = 1 if args.quick else args.seeds
+    kept, found = args.out and args.out / "xla_cpu.json", {}
+    if args.only and kept and kept.exists():
+        found = json.loads(kept.read_text().replace("null", "NaN"))  # XLA's default is no order
+    found |= {name: run(name, seeds, args.quick) for name in ([args.only] if args.only else METHODS)}
     text = markdown(found, FINDINGS)
     if args.out is None:
         print(text, end="")
@@ -365,7 +365,7 @@ def main() -> int:
     content = json.dumps(rounded, allow_nan=False).replace("]], ", "]],\n") + "\n"
     (args.out / "xla_cpu.json").write_text(content, encoding="utf-8")
     (args.out / "xla_cpu.md").write_text(text, encoding="utf-8")
-    for name, one in found["collections"].items():
+    for name, one in found.items():
         tg.evaluation.plot.save(draw(name, one["found"]["left out"]), args.out / picture(name))
     return 0
 

@@ -330,7 +330,7 @@ def test_programs_never_seen(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(xla_cpu, "METHODS", {collection: kept})
     monkeypatch.setattr(sys, "argv", ["xla_cpu", "--quick", "--out", str(tmp_path)])
     assert xla_cpu.main() == 0
-    found = json.loads((tmp_path / "xla_cpu.json").read_text())["collections"][collection]["found"]
+    found = json.loads((tmp_path / "xla_cpu.json").read_text())[collection]["found"]
     test = {graph.name for graph in tg.open_collection(collection).test}
     assert set(found["test split"][xla_cpu.CHOSEN]) == test
     five = {m: np.mean([rows[0][2] for rows in values.values()]) for m, values in found["test split"].items()}
