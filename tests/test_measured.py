@@ -39,7 +39,7 @@ def test_graphs_are_measured(collection):
         assert graph.num_configs >= 100 and len(graph.ran) >= 100, graph.name
         assert graph.valid[0], "row 0 is the default"
         repeats = graph.repeats[graph.ran]
-        assert repeats.shape[1] >= (10 if graph.runtime[0] < 2e6 else 4), graph.name
+        assert repeats.shape[1] >= 10
         np.testing.assert_array_equal(graph.runtime[graph.ran], np.rint(repeats.min(1)))
         assert graph.about["noise_ceiling"] == pytest.approx(tg.metrics.noise_ceiling(repeats))
         assert graph.about["machine"]["platform"] == "cpu"
