@@ -3,6 +3,9 @@
 Reads the collections that come with the package. Families are left out by kin, so that what is judged
 resembles nothing that was learnt; programs composed of random steps are only learnt from. A slowdown compares
 the fastest of the first, or of the first five, with the fastest of all configs of a program.
+
+``xla_costs.npz`` has the columns that ``tpugraphs collect --costs`` adds to the options, (configs, 6) by
+program, compiled on the machine that measured.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,7 @@ COMPOSED = "composed"  # kin that is only learnt from
 SHARES = (0.25, 0.5)  # of the kin, for the learning curve
 CLASSES = {"20 ms and more": (20.0, np.inf), "2 to 20 ms": (2.0, 20.0), "less than 2 ms": (0.0, 2.0)}
 MEAN, PROCESS, CHOSEN = "mean effect", "multi-task process", f"the same, {TRIED} chosen together"
+TREES = "boosted trees"
 HALF, RANDOM, DEFAULT = "half of the repeats", "random", "XLA's default"
 
 
@@ -50,6 +56,29 @@ def network(recipe: str, members: int = 1, **fields: Any) -> Fit:
     return fit
 
 
+def with_costs(fit: Fit) -> Fit:
+    """The same with the costs of every compiled config."""
+
+    def fitted(train: Sequence[Any], seed: int) -> Score:
+        score = fit([costed(graph) for graph in train], seed)
+        return lambda graph, rows: score(costed(graph), rows)
+
+    return fitted
+
+
+@cache
+def costs() -> dict[str, Floats]:
+    """Columns of costs by program."""
+    with np.load(Path(__file__).with_name("xla_costs.npz")) as file:
+        return dict(file)
+
+
+def costed(graph: Any) -> Any:
+    """The graph with columns of costs."""
+    schema = replace(graph.schema, config=graph.schema.config + tg.xla.spaces.COSTS)
+    return graph.replace(schema=schema, config_feat=np.hstack([graph.config_feat, costs()[graph.name]]))
+
+
 def process(together: int = 0, **fields: Any) -> Fit:
     """Gaussian process over programs and configs; the first so many of its order chosen together."""
 
@@ -65,18 +94,20 @@ def mean_effect(train: Sequence[Any], seed: int) -> Score:
     return scoring(tg.ranker.MeanEffect().fit(train))
 
 
+trees = network("eighth-lightgbm", objective="l2", target="normal-score")
 METHODS: dict[str, dict[str, Fit]] = {
     "options:xla:cpu": {
         MEAN: mean_effect,
         PROCESS: process(),
         CHOSEN: process(TRIED),
         f"the same, {TRIED} together, all programs alike": process(TRIED, length=1e6),
-        "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
+        TREES: trees,
+        f"{TREES}, with costs": with_costs(trees),
         "graph-config": network("graph-config", steps=1000),
         "graph-config, 4 members": network("graph-config", 4, steps=1000),
     },
     "layout:xla:cpu": {
-        "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
+        TREES: trees,
         "graph-config": network("graph-config", steps=300),
         "first-layout": network("first-layout", steps=300),
     },

@@ -27,7 +27,7 @@ WORK = ROOT / "build" / "release"
 GLIBC = (2, 28)
 BASE = "bullseye"  # the oldest release that the mirrors of Debian hold
 PACKAGES = ["libc6-dev", "libgomp1", "base-files"]
-LIMIT = 6_000_000  # bytes of a wheel, with the sources of the C library
+LIMIT = 5_000_000  # bytes of a wheel, with the sources of the C library
 EXPRESSION = "Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1"
 NOTICE = """\
 {library} is libgomp, the OpenMP runtime of GCC: {version} of Debian,

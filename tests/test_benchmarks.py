@@ -334,7 +334,7 @@ def test_programs_never_seen(tmp_path, monkeypatch, capsys):
     test = {graph.name for graph in tg.open_collection(collection).test}
     assert set(found["test split"][xla_cpu.CHOSEN]) == test
     five = {m: np.mean([rows[0][2] for rows in values.values()]) for m, values in found["test split"].items()}
-    assert five[xla_cpu.HALF] < five[xla_cpu.CHOSEN] < five[xla_cpu.RANDOM] < five[xla_cpu.DEFAULT]
+    assert five[xla_cpu.HALF] < five[xla_cpu.CHOSEN] < min(five[xla_cpu.RANDOM], five[xla_cpu.DEFAULT])
     text = (tmp_path / "xla_cpu.md").read_text()
     assert f"| {xla_cpu.CHOSEN} | 0." in text and "![Methods](xla_cpu-options.png)" in text
     assert (tmp_path / "xla_cpu-options.png").read_bytes().startswith(b"\x89PNG")

@@ -27,7 +27,7 @@ def test_one_is_here():
     assert "options:xla:cpu" in NAMES
     graphs = [path for path in OWN.rglob("*") if path.is_file() and "layers" not in path.parts]
     size = sum(path.stat().st_size for path in graphs)  # that of layers: test_layertime_shipped.py
-    assert size <= 1_000_000
+    assert size <= 1_200_000
 
 
 def test_graphs_are_measured(collection):
@@ -36,10 +36,11 @@ def test_graphs_are_measured(collection):
     for graph in graphs:
         graph.validate()
         assert graph.collection == collection.name and graph.has_runtimes
-        assert graph.num_configs >= 100 and len(graph.ran) >= 100, graph.name
+        assert graph.num_configs >= 100 and len(graph.ran) >= 60, graph.name
         assert graph.valid[0], "row 0 is the default"
         repeats = graph.repeats[graph.ran]
-        assert repeats.shape[1] >= 10
+        long = graph.runtime[0] >= 2e6  # fewer rounds then
+        assert repeats.shape[1] >= (4 if long else 8)
         np.testing.assert_array_equal(graph.runtime[graph.ran], np.rint(repeats.min(1)))
         assert graph.about["noise_ceiling"] == pytest.approx(tg.metrics.noise_ceiling(repeats))
         assert graph.about["machine"]["platform"] == "cpu"

@@ -315,6 +315,38 @@ def test_equal_programs_share_one_measurement():
     assert len(np.unique(graph.repeats, axis=0)) == count
 
 
+def test_costs_are_what_jax_says_of_each_compiled_config(measured):
+    graph = tg.xla.collect(softmax, X, W, n_configs=6, seed=1, costs=True, **QUICK)
+    assert graph.about["costs"] and graph.schema.names("config")[:-6] == measured("options").schema.names(
+        "config"
+    )
+    assert [name for name in graph.schema.names("config") if name.startswith("cost:")] == [
+        "cost:flops", "cost:bytes accessed", "cost:transcendentals", "cost:temp_size_in_bytes",
+        "cost:peak_memory_in_bytes", "cost:same program",
+    ]  # fmt: skip
+    costs, found = graph.config_feat[:, -6:], {}
+    for row in graph.ran.tolist():
+        compiled = jax.jit(softmax).lower(X, W).compile(compiler_options=tg.xla.compiler_options(graph, row))
+        work, memory = compiled.cost_analysis(), compiled.memory_analysis()
+        sizes = [memory.temp_size_in_bytes, memory.peak_memory_in_bytes]
+        found[row] = np.log1p([work[key] for key in ("flops", "bytes accessed", "transcendentals")] + sizes)
+        np.testing.assert_allclose(costs[row, :5], found[row] - found[0], atol=1e-5)
+    same = (graph.repeats == graph.repeats[0]).all(1)
+    assert costs[0].tolist() == [0, 0, 0, 0, 0, 1] and (same[costs[:, 5] == 1]).all()
+    assert len(np.unique(costs[graph.ran], axis=0)) > 1
+    chosen = tg.xla.candidates(softmax, X, W, n_configs=6, seed=1, costs=True)
+    assert chosen.schema == graph.schema
+    np.testing.assert_array_equal(chosen.config_feat[graph.ran], graph.config_feat[graph.ran])
+    again = tg.xla.collect(softmax, X, W, configs=graph.select([2, 3]), **QUICK)  # without them
+    np.testing.assert_array_equal(again.config_feat, graph.config_feat[[0, 2, 3], :-6])
+    refuses(
+        lambda: tg.xla.candidates(softmax, X, W, space="constraint", costs=True),
+        ConfigError,
+        "costs",
+        "options",
+    )
+
+
 def test_options_are_drawn_alike_for_all_programs():
     def drawn(sites, seed=3):
         space = spaces.Space.__new__(spaces.Space)

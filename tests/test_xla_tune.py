@@ -113,6 +113,24 @@ def test_a_ranker_that_is_no_process_gives_the_order_and_a_process_the_covarianc
     refuses(lambda: tg.xla.Stages(graph, mean), tg.ConfigError, "expected a Gaussian process")
 
 
+def test_a_ranker_that_learnt_costs_gets_those_of_all_candidates(ranker, monkeypatch):
+    learnt = tg.xla.candidates(small, X, n_configs=8, costs=True)
+    order = np.random.default_rng(0).permutation(len(learnt.config_feat))
+    costed = tg.ranker.MeanEffect().fit(learnt.replace(runtime=1000 + order))
+    given, built = [], []
+    monkeypatch.setattr(tuning, "learn", lambda: ranker)
+    monkeypatch.setattr(
+        costed, "predict", lambda graph, **how: given.append(graph) or np.arange(float(graph.num_configs))
+    )
+    build = Child.build
+    monkeypatch.setattr(Child, "build", lambda self, *args: built.append(args) or build(self, *args))
+    made = tg.xla.tune(small, X, ranker=costed, **QUICK)
+    (graph,) = given
+    assert graph.schema == learnt.schema and len(built) >= graph.num_configs
+    np.testing.assert_array_equal(graph.config_feat, learnt.config_feat)
+    assert all(not name.startswith("cost:") for record in made.records for name in record.config)
+
+
 def test_options_that_the_ranker_does_not_know_are_measured_from_scratch(ranker, shipped):
     graph = shipped.test[0]
     schema = dataclasses.replace(graph.schema, config=graph.schema.config[:-1])

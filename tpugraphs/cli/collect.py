@@ -41,6 +41,7 @@ def add_arguments(parser: Parser) -> None:
     meaning = "for compiling and for timing a configuration"
     option(parser, "--timeout SECONDS", meaning, type=float, default=60.0)
     option(parser, "--without OPTION ...", "leave out an option, such as fast_math")
+    option(parser, "--costs", "add what XLA expects of each compiled configuration: work, memory")
     meaning = "times that a measurement goes through all configurations; the fastest counts"
     option(parser, "--passes N", meaning, type=whole(1), default=3)
     meaning = "time limit for measuring a program, checked after each round from the fourth on"
@@ -53,7 +54,7 @@ def run(args: Args) -> int | None:
     """Measure what is not there yet; return 1 if a program of the zoo could not be measured."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
-    how = common.chosen(args, "rounds", "passes", "seed", "space", "tolerance", "timeout", "seconds")
+    how = common.chosen(args, "rounds", "passes", "seed", "space", "tolerance", "timeout", "seconds", "costs")
     how |= {"n_configs": args.configs, "without": args.without or ()}
     if args.zoo:
         return _zoo(args, how)

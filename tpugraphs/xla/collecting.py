@@ -58,6 +58,7 @@ class CollectOptions(TypedDict, total=False):
     least: float
     timeout: float
     without: Sequence[str]
+    costs: bool
     machine: Mapping[str, Any] | None
     executor: ExecutorLike | None
     verbose: bool | None
@@ -79,6 +80,7 @@ def collect(
     least: float = 2e-3,
     timeout: float = 60.0,
     without: Sequence[str] = (),
+    costs: bool = False,
     machine: Mapping[str, Any] | None = None,
     executor: ExecutorLike | None = None,
     verbose: bool | None = None,
@@ -135,6 +137,11 @@ def collect(
     without : sequence of str
         Options to leave out, by their names or ends of these: ``without=["fast_math"]``. What they risk is in
         :func:`risks`.
+    costs : bool
+        Add what XLA expects of each compiled config as columns (``cost:...``): floating-point operations,
+        bytes read and written, transcendental functions, temporary and peak memory, as differences of
+        ln(1 + value) from the default's, and whether it is the same program. Rankers that learn from them
+        order long programs better, but need every candidate compiled. Only with options.
     machine : dict, optional
         Measure on no other kind of machine than this one: ``about["machine"]`` of an earlier graph.
     executor : Executor, optional
@@ -186,13 +193,14 @@ def collect(
         check_executor(executor)
         how: dict[str, Any] = {
             "configs": configs, "rounds": rounds, "name": name, "out": target, "timeout": timeout,
-            "without": without, "machine": machine, "verbose": False,
+            "without": without, "costs": costs, "machine": machine, "verbose": False,
         }  # fmt: skip
         ((_, measured),) = farmed(executor, partial(collect, **settings, **how), [(fn, *args)])
         return cast(Graph, measured)
     program = Program(fn, args, name)
     settings["tolerance"] = settings["tolerance"] or program.tolerance
     settings |= {"memory": "kept"} | ({"without": list(without)} if without else {})
+    settings |= {"costs": True} if _with_costs(costs, space) else {}
     journal = _Journal(target)
     with journal.locked(), Child(program.arguments, timeout) as child:
         child.start()
@@ -237,15 +245,17 @@ def candidates(
     name: str | None = None,
     timeout: float = 60.0,
     without: Sequence[str] = (),
+    costs: bool = False,
 ) -> Graph:
     """Return the graph of a function with unmeasured configs, for a ranker to choose from.
 
-    Only XLA's default is compiled, and it is not run. Let a ranker choose a few configs, and measure
-    these: ``collect(fn, *args, space=space, configs=graph.select(ranker.choose(graph, 5)))``.
+    Nothing is run, and only XLA's default is compiled unless `costs` is true. Let a ranker choose a few
+    configs, and measure these:
+    ``collect(fn, *args, space=space, configs=graph.select(ranker.choose(graph, 5)))``.
 
     Parameters
     ----------
-    fn, *args, space, n_configs, seed, name, timeout, without
+    fn, *args, space, n_configs, seed, name, timeout, without, costs
         As for :func:`collect`, which measures the same configs. Only shapes and types of `args` matter, so
         ``jax.ShapeDtypeStruct`` does as well.
 
@@ -262,12 +272,14 @@ def candidates(
         XLA cannot compile it, or it has no layouts to choose.
     """
     about = _drawing(space, n_configs, seed, timeout)
+    compiles = _with_costs(costs, space)
     program = Program(fn, args, name)
     with Child([], timeout) as child:
         chosen = Space(program, child, SPACES[space], without)
         drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         about["machine"] = child.device
-        return Graph(**chosen.fields(drawn), about=about, name=program.name)
+        fields = chosen.fields(drawn, chosen.compiled(drawn, child) if compiles else None)
+        return Graph(**fields, about=about, name=program.name)
 
 
 def _drawing(space: str, n_configs: int, seed: int, timeout: float) -> dict[str, Any]:
@@ -277,6 +289,13 @@ def _drawing(space: str, n_configs: int, seed: int, timeout: float) -> dict[str,
         "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),
         "seed": check_whole("seed", seed, 0),
     }  # fmt: skip
+
+
+def _with_costs(costs: bool, space: str) -> bool:
+    """Return whether there are columns of costs."""
+    if costs and not SPACES[space].options:
+        raise ConfigError(f"costs: expected a space with options of the compiler, found {space!r}")
+    return costs
 
 
 def _target(out: str | os.PathLike[str] | None) -> Path | None:
@@ -437,6 +456,7 @@ class _Run:
     interrupts: Interrupts
     settings: Mapping[str, Any]  # arguments of `collect`: tolerance, least, passes, maybe seconds
     verbose: bool | None
+    compiled: dict[int, dict[str, Any]] = field(default_factory=dict)  # candidate -> the child's answer
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
     rounds: list[list[float]] = field(default_factory=list)  # seconds by program
@@ -458,6 +478,7 @@ class _Run:
                         raise Error(text) from error
                     self.failed[number] = "not compiled or run", str(error)
                 else:
+                    self.compiled[number] = answer
                     if answer["deviation"] <= self.settings["tolerance"]:
                         self.hashes[number] = answer["hash"]
                     else:
@@ -545,5 +566,6 @@ class _Run:
         earlier, later = np.array_split(repeats[0], [len(self.rounds) // 2])
         about["drift"] = round(float(np.median(later) / np.median(earlier)), _DIGITS)
         about["gain_of_best"] = round(metrics.gain_of_best(repeats), _DIGITS)
-        fields = self.space.fields(self.candidates)
+        compiled = map(self.compiled.get, range(count)) if self.settings.get("costs") else None
+        fields = self.space.fields(self.candidates, compiled)
         return Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, about=about, name=self.name)

@@ -45,6 +45,9 @@ _STATES = 3  # times that a program is timed in each state of memory
 _MAIN = "from tpugraphs.xla.process import main; main()"
 _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
 _NAME = re.compile(r"%[\w.-]+")
+# What XLA expects of a compiled program: names in JAX's `cost_analysis` and `memory_analysis`.
+WORK_COSTS = ("flops", "bytes accessed", "transcendentals")
+MEMORY_COSTS = ("temp_size_in_bytes", "peak_memory_in_bytes")
 _HAS_ELF = sys.platform == "linux"  # elsewhere any other option counts as another program
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 # Of a header of ELF: place of the table of sections, size and count of its entries.
@@ -146,8 +149,13 @@ class Child:
             path.write_bytes(make())
             self._modules[key] = str(path)
 
+    def build(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Compile a candidate without running it: ``hash``, and its ``costs``, see `costs`."""
+        with self.hold(alone=False):
+            return self.ask("build", path=self._modules[key], options=options)
+
     def compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Compile, run and check a candidate: ``hash``, and ``deviation`` from the first one.
+        """Compile, run and check a candidate: ``hash``, ``costs``, and ``deviation`` from the first one.
 
         A new process compiles the first one before any other, to have outputs to compare with.
         """
@@ -200,7 +208,7 @@ class Child:
             return {**asked[-1], "seconds": middle}
 
         try:
-            self.plain = self.ask("build", path=self._modules[key], options={})["hash"]  # keeps no outputs
+            self.plain = self.build(key, {})["hash"]  # keeps no outputs
             self.programs.add(self.plain)
             self._first = ("", {}) if key == "" else None  # what others are compared with
             with self.hold():
@@ -300,6 +308,13 @@ def program_hash(text: str, code: list[bytes]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
+def costs(compiled: Any) -> list[float]:
+    """Return the work and the bytes of memory that XLA expects of a compiled program, 0 where it does not."""
+    work, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    sizes = [getattr(memory, name, 0) for name in MEMORY_COSTS]
+    return [max(float(x), 0.0) for x in (*(work.get(name, 0) for name in WORK_COSTS), *sizes)]
+
+
 def arguments(path: str, types: list[str]) -> list[Any]:
     """Read the arguments of all programs."""
     with np.load(path, allow_pickle=False) as file:
@@ -338,7 +353,7 @@ class Worker:
         self._deviations: dict[str, float] = {}  # of those that ran
         self._fastest: dict[str, float] = {}  # seconds of a run, of those that were timed
         self._expected: list[Any] | None = None
-        self._built: dict[tuple[str, str], str] = {}  # file and options -> hash
+        self._built: dict[tuple[str, str], dict[str, Any]] = {}  # file and options -> hash and costs
 
     def start(
         self, x64: bool, platforms: str | None, path: str, types: list[str], keep: bool
@@ -393,19 +408,20 @@ class Worker:
             executable = compiled.runtime_executable()
             code = objects(executable.serialize()) if _HAS_ELF else [asked[1].encode()]
             found = program_hash(executable.hlo_modules()[0].to_string(), code)
-            self._built[asked] = found
+            self._built[asked] = {"hash": found, "costs": costs(compiled)}
             self._programs.setdefault(found, compiled)
-        return {"hash": self._built[asked]}
+        return self._built[asked]
 
     def compile(self, path: str, options: dict[str, Any]) -> dict[str, Any]:
         """Compile a candidate, run it once and compare its outputs with those of the first one."""
-        found = self.build(path, options)["hash"]
+        built = self.build(path, options)
+        found = built["hash"]
         if found not in self._deviations:
             outputs = jax.tree.leaves(jax.block_until_ready(self._programs[found](*self._arguments)))
             if self._expected is None:
                 self._expected = outputs
             self._deviations[found] = deviation(outputs, self._expected)
-        return {"hash": found, "deviation": self._deviations[found]}
+        return {**built, "deviation": self._deviations[found]}
 
     def dump(self, path: str, folder: str) -> dict[str, Any]:
         """Write the program before layout assignment and the optimised one; return their files."""

@@ -12,7 +12,7 @@ the work of the program as XLA optimises it by default is counted by kind and pl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,13 +28,18 @@ from tpugraphs.errors import ConfigError, Error
 from tpugraphs.names import SpaceRow
 from tpugraphs.system import check_whole
 from tpugraphs.xla import relayout
-from tpugraphs.xla.process import Child
+from tpugraphs.xla.process import MEMORY_COSTS, WORK_COSTS, Child, ChildError
 from tpugraphs.xla.programs import Program
 
 _TRIES = 50  # draws per requested config before a space counts as exhausted
 _OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: all that the reader knows can occur
 _WIDTH = len(LAYOUT.digits) // 3  # digits of one layout: those of outputs come first
 _WORK = tuple(Column(name, "log") for name in _core.hlo_work_columns())
+_COST = "cost:"  # begins the names of columns that come from a compiled program
+COSTS = tuple(
+    Column(f"{_COST}{name}", kind)
+    for name, kind in [*((name, "number") for name in (*WORK_COSTS, *MEMORY_COSTS)), ("same program", "flag")]
+)
 
 
 @dataclass(frozen=True)
@@ -196,9 +201,33 @@ def risks(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _row(graph: Graph, config: int) -> Mapping[str, Any]:
-    """Return the values of a config by column; none if there are no columns."""
+    """Return the options of a config by column; none if there are no columns."""
     features = graph.config_feat
-    return {} if features is None else graph.schema.decode("config", features[config])
+    row = {} if features is None else graph.schema.decode("config", features[config])
+    return {name: value for name, value in row.items() if not name.startswith(_COST)}
+
+
+def _costs(compiled: Sequence[dict[str, Any] | None]) -> NDArray[np.float32]:
+    """Return costs (C, 6) relative to the default's, which stand in where a config was not compiled."""
+    default = compiled[0]
+    assert default is not None
+    logs = np.log1p([(one or default)["costs"] for one in compiled])
+    same = [(one or default)["hash"] == default["hash"] for one in compiled]
+    return np.column_stack([logs - logs[0], same]).astype(np.float32)
+
+
+def has_costs(schema: Schema | None) -> bool:
+    """Return whether the last columns of configs are costs."""
+    return schema is not None and schema.config[-len(COSTS) :] == COSTS
+
+
+def without_costs(graph: Graph) -> Graph:
+    """Return a graph whose configs have no columns of costs."""
+    if not has_costs(graph.schema):
+        return graph
+    options = len(graph.schema.config) - len(COSTS)
+    schema = replace(graph.schema, config=graph.schema.config[:options])
+    return graph.replace(schema=schema, config_feat=np.asarray(graph.config_feat)[:, :options])
 
 
 @dataclass(frozen=True)
@@ -280,8 +309,22 @@ class Space:
         carry_out = getattr(relayout, self._row.layouts)
         return self._program.module(carry_out(self._program.jaxpr, dict(candidate.layouts)))
 
-    def fields(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
-        """Return the fields of a graph with these configs that are known before anything is measured."""
+    def compiled(self, candidates: Sequence[Candidate], child: Child) -> Iterator[dict[str, Any] | None]:
+        """Compile candidates without running them; None if that fails."""
+        for candidate in candidates:
+            child.add(candidate.key, partial(self.module, candidate))
+            try:
+                yield child.build(candidate.key, dict(candidate.options))
+            except ChildError:
+                yield None
+
+    def fields(
+        self, candidates: Sequence[Candidate], compiled: Iterable[dict[str, Any] | None] | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of a graph with these configs that are known before anything is measured.
+
+        With the answers of the child that compiled them, costs are columns of the configs.
+        """
         found: dict[str, Any] = {"node_feat": self.graph.node_feat, "edge_index": self.graph.edge_index}
         found |= {"node_opcode": self.graph.node_opcode, "schema": LAYOUT}
         if self.options:
@@ -291,6 +334,9 @@ class Space:
             config = tuple(option.column for option in self.options)
             schema = Schema(LAYOUT.node, _WORK, config, digits, _OPCODES, unit="ns")
             config_feat = schema.encode("config", columns)
+            if compiled is not None:
+                schema = replace(schema, config=config + COSTS)
+                config_feat = np.hstack([config_feat, _costs(list(compiled))])
             found |= {"schema": schema, "graph_feat": self.work, "config_feat": config_feat}
         else:
             found["node_opcode"] = np.where(self.graph.node_opcode < _OPCODES - 1, self.graph.node_opcode, 0)
@@ -314,6 +360,7 @@ class Space:
         ConfigError
             The graph is of another program, another space or another version of XLA.
         """
+        graph = without_costs(graph)
         same = [option.name for option in self.options] == [column.name for column in graph.schema.config]
         if not same or not np.array_equal(self.nodes, graph.node_config_ids):
             expected = f"expected those of {self._program.name} in this space and version of XLA"

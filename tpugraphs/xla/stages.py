@@ -21,6 +21,7 @@ from tpugraphs.ranker.process import Process
 from tpugraphs.records import Record, read
 from tpugraphs.system.texts import parsed
 from tpugraphs.tuning.loop import key
+from tpugraphs.xla.spaces import without_costs
 
 Floats = NDArray[np.float64]
 Config = dict[str, Any]
@@ -59,10 +60,11 @@ class Stages:
         process = ranker if isinstance(ranker, Process) else base
         if process is None:
             raise ConfigError(f"ranker: expected a Gaussian process, or base=, got {type(ranker).__name__}")
-        self.configs = [graph.schema.decode("config", row) for row in np.asarray(graph.config_feat)]
+        plain = without_costs(graph)
+        self.configs = [plain.schema.decode("config", row) for row in np.asarray(plain.config_feat)]
         self.rows = {key(config): row for row, config in enumerate(self.configs)}
         try:
-            self._mean, covariance = process.prior(graph)
+            self._mean, covariance = process.prior(graph if process is ranker else plain)
             if process is not ranker:
                 scores = np.asarray(ranker.predict(graph, verbose=False), np.float64)
                 self._mean = targets(np.exp(scores - scores.max()), "normal-score")

@@ -28,7 +28,7 @@ from tpugraphs.tuning.tuned import finalists
 from tpugraphs.xla.collecting import fingerprint
 from tpugraphs.xla.process import Child, ChildError
 from tpugraphs.xla.programs import Program
-from tpugraphs.xla.spaces import Candidate, Space
+from tpugraphs.xla.spaces import Candidate, Space, has_costs
 from tpugraphs.xla.stages import WORK, Stages, learn
 from tpugraphs.xla.tuned import Memory, TunedFunction
 
@@ -65,7 +65,7 @@ def tune(
         Options that compile to a program that was measured already are no measurement.
     ranker : Scorer, optional
         What expects which options are fast: by default that of :func:`learn`, from the programs that come
-        with the package.
+        with the package. If it learnt from graphs with ``costs=True``, all candidates are compiled first.
     without : sequence of str
         Options to leave out, as for :func:`collect`; ``"memory"`` leaves memory alone.
     n_configs : int
@@ -124,7 +124,8 @@ def tune(
         compiled = time.monotonic() - began - started
         space = Space(program, child, SPACES["options"], options)
         drawn = space.draw(check_whole("n_configs", n_configs, 2), np.random.default_rng([seed, 0]))
-        graph = Graph(**space.fields(drawn), name=program.name)
+        built = space.compiled(drawn, child) if has_costs(getattr(ranker, "schema", None)) else None
+        graph = Graph(**space.fields(drawn, built), name=program.name)
         runs = _Runs(space, drawn, child, tolerance, least)
         base = None if learnt is None else learnt.result()
         known = base if ranker is None else ranker
