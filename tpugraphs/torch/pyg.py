@@ -58,8 +58,8 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
         ``x`` (N, F) float32, ``edge_index`` (2, E) int64, ``runtime`` (C,) int64 or float64 in the graph's
         unit, ``num_configs`` C; where the graph has them ``node_opcode`` (N,) int64, ``graph_feat`` (1, G)
         float32, ``config_feat`` (C, T) float32, ``config_node_index`` (K,) int64 with ``digits`` (K, C, D)
-        int8 from -1 on, ``valid`` (C,) bool, ``repeats`` (C, R) float64, ``node_splits`` (S,) int64 and
-        ``config_runtime_normalizers`` (C,) int64; ``name``, ``collection`` and ``kind``, which are
+        int8 from -1 on, ``valid`` (C,) bool, ``repeats`` (C, R) float64 of R rounds, ``node_splits`` (S,)
+        int64 and ``config_runtime_normalizers`` (C,) int64; ``name``, ``collection`` and ``kind``, which are
         text; ``schema`` (B,) uint8, the bytes of JSON.
 
     Raises
