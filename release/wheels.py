@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import debian
@@ -106,8 +107,13 @@ def finish(wheel: Path, machine: str, root: Path, out: Path) -> Path:
     edit(info / "METADATA", r"^License-Expression: .*$", f"License-Expression: {EXPRESSION}")
     edit(info / "METADATA", r"^License-File: LICENSE$", "License-File: LICENSE\nLicense-File: libgomp.txt")
     edit(info / "WHEEL", r"^Tag: .*$", f"Tag: cp311-abi3-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}")
-    run([sys.executable, "-m", "wheel", "pack", "-d", out, folder])
-    return out / re.sub(r"manylinux_\d+_\d+", f"manylinux_{GLIBC[0]}_{GLIBC[1]}", repaired.name)
+    run([sys.executable, "-m", "wheel", "pack", "-d", work, folder])
+    name = re.sub(r"manylinux_\d+_\d+", f"manylinux_{GLIBC[0]}_{GLIBC[1]}", repaired.name)
+    # Once more with the best level, which wheel does not take.
+    with zipfile.ZipFile(work / name) as packed, zipfile.ZipFile(out / name, "w") as small:
+        for info in packed.infolist():
+            small.writestr(info, packed.read(info), compresslevel=9)
+    return out / name
 
 
 def edit(path: Path, pattern: str, text: str) -> None:
