@@ -21,7 +21,7 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 COLOURS = 64  # of a picture: lines, bars and the grey between them
 # Folders of the machine in outputs: of the package, wherever it was imported from, and temporary ones.
 PLACES = re.compile(
-    rf"(?:/[^/\s\"'<>\\]+)+/(?=tpugraphs/measured\b)|{re.escape(tempfile.gettempdir())}/tmp\w+/"
+    rf"(?:/[^/\s\"'<>\\]+)+/(?=tpugraphs/measured\b)|{re.escape(tempfile.gettempdir())}/(?:tmp|tpugraphs-)\w+/"
 )
 HEAD = re.compile(r"^# (?P<title>.+?)$.*?^(?P<facts>\*\*Takes\*\* .+?)$", re.M | re.S)
 

@@ -98,9 +98,16 @@ def test_what_is_stored_of_an_output() -> None:
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "bar"}
     bars = new("stream", name="stderr", text="50 %"), new("display_data", widget)
     assert not any(map(tutorials.shown, bars))
-    text = f"{tempfile.gettempdir()}/tmpa_1/x.csv in /usr/lib/tpugraphs/measured, a/b"
+    of_a_machine = (
+        f"{tempfile.gettempdir()}/tmpa_1/x.csv",
+        f"{tempfile.gettempdir()}/tpugraphs-b_2/test/y.npz",
+    )
+    text = f"{of_a_machine[0]} in /usr/lib/tpugraphs/measured, {of_a_machine[1]}"
     printed = new("stream", text=text)
-    assert tutorials.shown(printed) and tutorials.tidy(printed)["text"] == "x.csv in tpugraphs/measured, a/b"
+    assert (
+        tutorials.shown(printed)
+        and tutorials.tidy(printed)["text"] == "x.csv in tpugraphs/measured, test/y.npz"
+    )
     pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 4), np.uint8)
     Image.fromarray(pixels).save(file := io.BytesIO(), "png")
     drawn = new("display_data", {"image/png": base64.b64encode(file.getvalue()).decode()})
