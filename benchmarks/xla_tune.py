@@ -312,12 +312,11 @@ def markdown(found: dict[str, Any]) -> str:
         f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
         f"{found['seconds']:.0f} s, {found['seeds']} seeds, {found['programs']} programs. In brackets: 95 % "
         "intervals over families.", "", *(__doc__ or "").partition("\n\n")[2].splitlines(), "",
-        FINDINGS.strip(), "", "## Goals", "", f"Of *{SHARED}*, which is what `tg.xla.tune` does.", "",
-        "| measurements | what | goal | found | |",
+        FINDINGS.strip(), "", "## Goals", "", "| measurements | what | goal | found | |",
         "|---|---|---:|---:|---|",
     ]  # fmt: skip
     for (count, what), goal in GOALS.items():
-        value = methods[SHARED][what][COUNTS.index(count)][0]
+        value = methods[STAGES][what][COUNTS.index(count)][0]
         met = value <= goal if what == "gap" else value >= goal
         title = "mean gap, %" if what == "gap" else f"programs within {CLOSE:.0%}, %"
         row = [f"{count}", title, f"{goal:g}", f"{value:.1f}", "reached" if met else "missed"]
@@ -397,25 +396,26 @@ itself; memory is not kept where that is within the noise. Nothing else ran.
 FINDINGS = """
 **Ten measurements find most of what 112 would.** `stages` is how `tg.xla.tune` asks: the multi-task process
 expects runtimes and how they go together, every measurement corrects it, and the next config is that of the
-largest expected improvement; a config that compiles to a program that was measured costs nothing. After 10
-measurements its best is 4.7 % slower than the best of 112, after 20 1.9 %; at random 10.8 and 5.6 %, in the
-order of the same ranker without corrections 11.6 and 4.9 %, chosen together beforehand 4.9 and 3.1 %, and
-`tg.Tuner`, to which the order is one column among others, 8.5 and 2.5 % (one seed).
+largest expected improvement. After 10 measurements its best is 5.0 % slower than the best of 112, after 20
+2.4 %; at random 10.8 and 5.6 %, in the order of the same ranker without corrections 11.6 and 4.9 %, chosen
+together beforehand 4.9 and 3.1 %, and `tg.Tuner`, to which the order is one column among others, 8.5 and
+2.5 % (one seed).
 
-- *Equal programs*: if each costs a measurement, it is 5.0 and 2.4 %.
+- *Equal programs*: `tg.xla.tune` compiles a config before it measures it, so one that compiles to a program
+  that was measured costs no measurement: 4.7 and 1.9 %.
 - *Without luck*: the best of 112 owes part of its time to luck. Told one half of the repeats and judged by
   the other, against the config that was fastest in the first half, the gap is 4.6 and 2.6 %.
 - *Journals*: with half of the kin to learn from, the gap is 4.7 and 2.2 %, with journals of 20 measurements
   of each program of the other half besides (`tg.xla.learn`) 4.9 and 2.6 %, with all their 112 measurements
   5.0 and 2.4 %. The intervals are wider than these differences: once half of the kin is known, more programs
   of other kinds hardly help.
-- *Other means* (two seeds, equal programs not known): with the order of boosted trees in place of the means
+- *Other means* (two seeds): with the order of boosted trees in place of the means
   of the process the gap is 8.4 and 3.0 %, with that of trees that learnt from costs 10.1 and 6.4 %, with
   averages of trees and process 6.6 and 3.3 %, 9.4 and 6.4 %. So costs help an order, not this tuner.
 - *Settings* (scale, noise, what all configs of a program share) were looked at on 94 other programs. Between
   scales of 5 and 12, noises of 0.1 and 1, and shared variances of 0.5 and 10 the gaps were 3.8 to 4.6 and 2.4
-  to 2.8 %, so little of the result is selection. On the present ones (two seeds) noises of the ranker of 1, 3
-  and 6 give 4.8, 4.6 and 4.2 %, and 1.9, 2.1 and 2.1 %.
+  to 2.8 %, so little of the result is selection. On the present ones (two seeds, equal programs once) noises
+  of the ranker of 1, 3 and 6 give 4.8, 4.6 and 4.2 %, and 1.9, 2.1 and 2.1 %.
 """
 
 if __name__ == "__main__":

@@ -334,7 +334,7 @@ def test_programs_never_seen(tmp_path, monkeypatch, capsys):
     test = {graph.name for graph in tg.open_collection(collection).test}
     assert set(found["test split"][xla_cpu.CHOSEN]) == test
     five = {m: np.mean([rows[0][2] for rows in values.values()]) for m, values in found["test split"].items()}
-    assert five[xla_cpu.HALF] < five[xla_cpu.CHOSEN] < min(five[xla_cpu.RANDOM], five[xla_cpu.DEFAULT])
+    assert five[xla_cpu.HALF] < five[xla_cpu.CHOSEN] < five[xla_cpu.RANDOM] < five[xla_cpu.DEFAULT]
     text = (tmp_path / "xla_cpu.md").read_text()
     assert f"| {xla_cpu.CHOSEN} | 0." in text and "![Methods](xla_cpu-options.png)" in text
     assert (tmp_path / "xla_cpu-options.png").read_bytes().startswith(b"\x89PNG")
@@ -363,8 +363,19 @@ def test_collected_gains_are_compared_with_those_of_fresh_processes(tmp_path, mo
     assert 1 <= len(pairs) <= 4 and all(one["alone"][1] >= 0 for one in pairs)
     apart = [one for one in pairs if not xla_fresh.agrees(one)]
     assert (tmp_path / "xla_fresh.md").read_text().count(pairs[0]["program"]) == len(apart)
-    pair = {"collected": (0.10, 0.01), "alone": (0.15, 0.01)}
-    assert not xla_fresh.agrees(pair) and xla_fresh.agrees({**pair, "alone": (0.12, 0.01)})
+
+
+def test_pairs_that_disagree_are_listed():
+    apart = {"program": "a.0", "ms": 1.0, "what": "best 1", "collected": (0.10, 0.01), "alone": (0.15, 0.01)}
+    apart["halves"] = 0.10, 0.11
+    close = {**apart, "program": "b.0", "alone": (0.12, 0.01), "halves": (0.0, 0.2)}
+    assert not xla_fresh.agrees(apart) and xla_fresh.steady(apart)
+    assert xla_fresh.agrees(close) and not xla_fresh.steady(close)
+    run = {"date": "today", "cpu": "one", "cores": 2, "commit": "0"}
+    found = {"run": run, "seconds": 1.0, "programs": 2, "pairs": [apart, close]}
+    page = xla_fresh.markdown(found)
+    assert page.count("a.0") == 1 and "b.0" not in page and page.count("50.0% of the pairs") == 2
+    assert "| less than 2 ms | 2 | 50.0% | 10.5% | 14.5% | 100% |" in page
 
 
 def test_processes_that_ran_again_count_like_the_first_ones():

@@ -36,11 +36,11 @@ def test_graphs_are_measured(collection):
     for graph in graphs:
         graph.validate()
         assert graph.collection == collection.name and graph.has_runtimes
-        assert graph.num_configs >= 100 and len(graph.ran) >= 60, graph.name
+        ran = 63 if graph.name == "composed-windows-gradient.2" else 98  # others overflow there
+        assert graph.num_configs >= 100 and len(graph.ran) >= ran, graph.name
         assert graph.valid[0], "row 0 is the default"
         repeats = graph.repeats[graph.ran]
-        long = graph.runtime[0] >= 2e6  # fewer rounds then
-        assert repeats.shape[1] >= (4 if long else 8)
+        assert repeats.shape[1] >= (10 if graph.name.endswith((".0", ".1")) else 4)  # fewer of long programs
         np.testing.assert_array_equal(graph.runtime[graph.ran], np.rint(repeats.min(1)))
         assert graph.about["noise_ceiling"] == pytest.approx(tg.metrics.noise_ceiling(repeats))
         assert graph.about["machine"]["platform"] == "cpu"

@@ -12,6 +12,7 @@ from refusals import refuses
 from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess
 from tpugraphs.ranker.multitask import _Factors, _solve
 from tpugraphs.ranker.scorer import scoring
@@ -146,6 +147,20 @@ def test_what_is_chosen_comes_first(graphs: list[tg.Graph], fitted: MultiTaskGau
     assert (np.argsort(places) == order).all()
     assert fitted.evaluate([graph], together=4, draws=5).rows[0].scorer == fitted.name
     refuses(lambda: fitted.rank(graph, together=-1), tg.ConfigError, "together", "got -1")
+
+
+def test_seven_tenths_of_the_means_are_trusted(
+    graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess
+) -> None:
+    graph = graphs[21]
+    columns, first = np.unique(fitted._columns(graph, np.arange(CONFIGS)), axis=0, return_index=True)
+    mean, covariance = fitted.moments(graph, columns, together=True)
+    near = np.argsort(mean - np.sqrt(covariance.diagonal()), kind="stable")
+    middle, covariance = fitted.moments(graph, columns[near], together=True)
+    given = {"scores": fitted.predict(graph)}  # of another ranker they are as they are
+    for trust, how in ((0.7, {}), (1.0, given)):
+        best = _core.normal_together(trust * middle, covariance, fitted._samples, fitted.seed, 8)
+        assert (fitted.choose(graph, 8, **how) == first[near[best]]).all()
 
 
 def test_alike_configs_are_not_all_chosen() -> None:

@@ -372,7 +372,7 @@ THIN = {
     "data": 2837,
     "recipes": 2507,
     "cli": 2319,
-    "xla": 2039,
+    "xla": 2049,
     "training": 1396,
     "system": 1038,
     "evaluation": 801,
@@ -387,7 +387,7 @@ THIN = {
     "search": 226,
     "distributed": 345,
 }  # fmt: skip
-THIN_IN_ALL = 25178
+THIN_IN_ALL = 25188
 
 
 def code_lines(path):

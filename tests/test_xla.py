@@ -332,19 +332,33 @@ def test_costs_are_what_jax_says_of_each_compiled_config(measured):
         found[row] = np.log1p([work[key] for key in ("flops", "bytes accessed", "transcendentals")] + sizes)
         np.testing.assert_allclose(costs[row, :5], found[row] - found[0], atol=1e-5)
     same = (graph.repeats == graph.repeats[0]).all(1)
-    assert costs[0].tolist() == [0, 0, 0, 0, 0, 1] and (same[costs[:, 5] == 1]).all()
+    assert costs[0].tolist() == [0, 0, 0, 0, 0, 1] and np.array_equal(costs[:, 5] == 1, same)
     assert len(np.unique(costs[graph.ran], axis=0)) > 1
     chosen = tg.xla.candidates(softmax, X, W, n_configs=6, seed=1, costs=True)
     assert chosen.schema == graph.schema
     np.testing.assert_array_equal(chosen.config_feat[graph.ran], graph.config_feat[graph.ran])
     again = tg.xla.collect(softmax, X, W, configs=graph.select([2, 3]), **QUICK)  # without them
     np.testing.assert_array_equal(again.config_feat, graph.config_feat[[0, 2, 3], :-6])
-    refuses(
-        lambda: tg.xla.candidates(softmax, X, W, space="constraint", costs=True),
-        ConfigError,
-        "costs",
-        "options",
-    )
+    for call in (tg.xla.candidates, tg.xla.collect):
+        wrong = {"space": "constraint", "costs": True}
+        refuses(lambda call=call: call(softmax, X, W, **wrong), ConfigError, "costs", "options")
+
+
+def test_costs_of_what_was_not_compiled():
+    one = {"hash": "a", "costs": [1.0, 2, 3, 4, 5]}
+    found = spaces._costs([one, None, {"hash": "b", "costs": [3.0, 2, 3, 4, 0]}, one])
+    assert found[[0, 1, 3]].tolist() == [[0] * 5 + [1], [0] * 6, [0] * 5 + [1]]
+    np.testing.assert_allclose(found[2], [np.log(2), 0, 0, 0, -np.log(6), 0], rtol=1e-6)
+    with pytest.raises(Error, match="the default cannot be compiled"):
+        spaces._costs([None, one])
+
+
+def test_costs_where_layouts_vary_too():
+    graph = tg.xla.candidates(softmax, X, W, space="combined", n_configs=4, costs=True)
+    assert spaces.has_costs(graph.schema) and len(np.unique(graph.config_feat[:, -6:], axis=0)) > 1
+    plain = spaces.without_costs(graph)
+    assert not spaces.has_costs(plain.schema) and spaces.without_costs(plain) is plain
+    np.testing.assert_array_equal(plain.node_config_feat, graph.node_config_feat)
 
 
 def test_options_are_drawn_alike_for_all_programs():

@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the options."""
     meaning = "Python file and a function in it that takes nothing and returns (fn, args)"
     option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
-    option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
+    option(parser, "--zoo", "measure the zoo: programs of many families")
     meaning = "file for the graph (.npz or .tgpack); with --zoo, the root of the collection"
     option(parser, "--out PATH", meaning, required=True)
     meaning = (

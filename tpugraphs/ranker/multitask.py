@@ -89,8 +89,9 @@ class MultiTaskGaussianProcess(Process):
     }
     _samples = 4096  # with 512 the choice of five, and so what it costs, differs between seeds
     # A few programs are like none that were learnt from, so what is chosen should differ more than the
-    # covariance says. Five of 112 sets of options, in collections measured on two kinds of machines, cost
-    # 11.6 and 8.0 % by the means as they are, 9.9 and 7.8 % by 0.7 of them, 10.2 and 8.8 % by half of them.
+    # covariance says. Five of 112 sets of options, in collections measured on two kinds of machines (three
+    # and five seeds), cost 11.6 and 8.0 % by the means as they are, 9.9 and 7.8 % by 0.7 of them, 10.2 and
+    # 8.8 % by half of them.
     _trust = 0.7
 
     def __init__(self, length: float = 0.5, own: float = 1.0, noise: float = 1.0, seed: int = 0) -> None:

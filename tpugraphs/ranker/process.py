@@ -47,7 +47,7 @@ class Process(LearntScorer):
     """
 
     _samples = 512  # samples of the process in `choose`
-    _trust = 1.0  # factor of the means there
+    _trust = 1.0  # factor of its own means there
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Process(LearntScorer):
         closely = min(max(_CANDIDATES, 2 * count), _CLOSELY)
         near = np.argsort(mean - deviation, kind="stable")[:closely]
         middle, covariance = self.moments(graph, distinct[near], together=True)
-        middle = self._trust * (middle if given is None else mean[near])
+        middle = self._trust * middle if given is None else mean[near]
         best = _core.normal_together(middle, covariance, self._samples, self.seed, min(count, near.size))
         chosen = first[near[best]]
         order = np.argsort(mean[of.ravel()], kind="stable")

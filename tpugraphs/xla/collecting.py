@@ -141,7 +141,8 @@ def collect(
         Add what XLA expects of each compiled config as columns (``cost:...``): floating-point operations,
         bytes read and written, transcendental functions, temporary and peak memory, as differences of
         ln(1 + value) from the default's, and whether it is the same program. Rankers that learn from them
-        order long programs better, but need every candidate compiled. Only with options.
+        give a better order, most of all of long programs, but need every candidate compiled. Only with
+        options.
     machine : dict, optional
         Measure on no other kind of machine than this one: ``about["machine"]`` of an earlier graph.
     executor : Executor, optional

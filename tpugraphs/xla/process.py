@@ -310,7 +310,10 @@ def program_hash(text: str, code: list[bytes]) -> str:
 
 def costs(compiled: Any) -> list[float]:
     """Return the work and the bytes of memory that XLA expects of a compiled program, 0 where it does not."""
-    work, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    try:
+        work, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    except Exception:  # whatever a backend raises that has no analysis
+        work, memory = {}, None
     sizes = [getattr(memory, name, 0) for name in MEMORY_COSTS]
     return [max(float(x), 0.0) for x in (*(work.get(name, 0) for name in WORK_COSTS), *sizes)]
 

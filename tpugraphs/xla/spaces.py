@@ -210,15 +210,16 @@ def _row(graph: Graph, config: int) -> Mapping[str, Any]:
 def _costs(compiled: Sequence[dict[str, Any] | None]) -> NDArray[np.float32]:
     """Return costs (C, 6) relative to the default's, which stand in where a config was not compiled."""
     default = compiled[0]
-    assert default is not None
+    if default is None:
+        raise Error("the default cannot be compiled, so costs have nothing to be compared with")
     logs = np.log1p([(one or default)["costs"] for one in compiled])
-    same = [(one or default)["hash"] == default["hash"] for one in compiled]
+    same = [one is not None and one["hash"] == default["hash"] for one in compiled]
     return np.column_stack([logs - logs[0], same]).astype(np.float32)
 
 
-def has_costs(schema: Schema | None) -> bool:
+def has_costs(schema: Schema) -> bool:
     """Return whether the last columns of configs are costs."""
-    return schema is not None and schema.config[-len(COSTS) :] == COSTS
+    return schema.config[-len(COSTS) :] == COSTS
 
 
 def without_costs(graph: Graph) -> Graph:
@@ -312,10 +313,10 @@ class Space:
     def compiled(self, candidates: Sequence[Candidate], child: Child) -> Iterator[dict[str, Any] | None]:
         """Compile candidates without running them; None if that fails."""
         for candidate in candidates:
-            child.add(candidate.key, partial(self.module, candidate))
             try:
+                child.add(candidate.key, partial(self.module, candidate))
                 yield child.build(candidate.key, dict(candidate.options))
-            except ChildError:
+            except (ChildError, ConfigError):
                 yield None
 
     def fields(

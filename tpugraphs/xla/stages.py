@@ -65,12 +65,15 @@ class Stages:
         self.rows = {key(config): row for row, config in enumerate(self.configs)}
         try:
             self._mean, covariance = process.prior(graph if process is ranker else plain)
-            if process is not ranker:
-                scores = np.asarray(ranker.predict(graph, verbose=False), np.float64)
-                self._mean = targets(np.exp(scores - scores.max()), "normal-score")
         except DataError as error:  # options of another version of XLA
             warnings.warn(f"nothing is known before the first measurement: {error}", stacklevel=3)
-            self._mean, covariance = _unknown(np.asarray(graph.config_feat, np.float64))
+            self._mean, covariance = _unknown(np.asarray(plain.config_feat, np.float64))
+        if process is not ranker:
+            try:
+                scores = np.asarray(ranker.predict(graph, verbose=False), np.float64)
+                self._mean = targets(np.exp(scores - scores.max()), "normal-score")
+            except DataError as error:
+                warnings.warn(f"the ranker does not know these configs: {error}", stacklevel=3)
         shared = _SHARED + _JITTER * np.trace(covariance)
         self._covariance = covariance + shared
         self._known = known
@@ -188,7 +191,7 @@ def learn(records: Any = ()) -> MultiTaskGaussianProcess:
     shipped = open_collection(COLLECTION)
     graphs = [*shipped.train, *shipped.valid, *shipped.test]
     given = [records] if isinstance(records, str | os.PathLike | Record | Graph) else [*records]
-    graphs += [one for one in given if isinstance(one, Graph)]
+    graphs += [without_costs(one) for one in given if isinstance(one, Graph)]
     programs: dict[tuple[str, str], list[Record]] = {}
     for one in given:
         listed = () if isinstance(one, Graph) else [one] if isinstance(one, Record) else read(one)

@@ -65,7 +65,8 @@ def tune(
         Options that compile to a program that was measured already are no measurement.
     ranker : Scorer, optional
         What expects which options are fast: by default that of :func:`learn`, from the programs that come
-        with the package. If it learnt from graphs with ``costs=True``, all candidates are compiled first.
+        with the package. If it learnt from costs (:func:`collect`), all candidates are compiled first, which
+        takes its part of a budget of seconds.
     without : sequence of str
         Options to leave out, as for :func:`collect`; ``"memory"`` leaves memory alone.
     n_configs : int
@@ -124,7 +125,7 @@ def tune(
         compiled = time.monotonic() - began - started
         space = Space(program, child, SPACES["options"], options)
         drawn = space.draw(check_whole("n_configs", n_configs, 2), np.random.default_rng([seed, 0]))
-        built = space.compiled(drawn, child) if has_costs(getattr(ranker, "schema", None)) else None
+        built = space.compiled(drawn, child) if _needs_costs(ranker) else None
         graph = Graph(**space.fields(drawn, built), name=program.name)
         runs = _Runs(space, drawn, child, tolerance, least)
         base = None if learnt is None else learnt.result()
@@ -162,6 +163,12 @@ def tune(
         first.interval if first else None, memory, round(time.monotonic() - began, 2), machine,
         found.evaluations - 1, judged, found.records,
     )  # fmt: skip
+
+
+def _needs_costs(ranker: Any) -> bool:
+    """Return whether a ranker, or a member of an ensemble, learnt from costs."""
+    schema = getattr(ranker, "schema", None)
+    return any(map(_needs_costs, getattr(ranker, "rankers", ()))) if schema is None else has_costs(schema)
 
 
 class _Runs:

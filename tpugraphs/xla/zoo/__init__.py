@@ -1,4 +1,4 @@
-"""A zoo of small programs written in plain JAX, on which configurations of the compiler are measured.
+"""A zoo of programs written in plain JAX, on which configurations of the compiler are measured.
 
 A family is one program written once, at four sizes: two small ones, most of which take less than a
 millisecond on two cores, one of about 5 ms and one of tens of milliseconds. They differ in shape, not only in
