@@ -132,6 +132,9 @@ def test_failed_configs_are_never_among_the_best():
         config_feat=np.arange(4, dtype=np.float32)[:, None], runtime=runtime, valid=valid,
     )  # fmt: skip
     assert graph.best(2).tolist() == [2, 3] and graph.best(9).tolist() == [2, 3, 0]
+    assert graph.config_runtime.tolist() == [5, np.inf, 3, 4] and graph.runtime.tolist() == [5, 0, 3, 4]
+    whole = graph.replace(valid=None, runtime=runtime + 1)
+    assert whole.config_runtime is whole.runtime
     refuses(lambda: graph.best(0), tg.ConfigError, "count")
 
 

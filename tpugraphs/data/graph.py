@@ -76,7 +76,7 @@ class Graph(_core.Graph):
     node_feat (N, F) float32, edge_index (E, 2) int64, node_config_ids (K,) int64 : numpy.ndarray
         Read-only.
     runtime (C,) int64 or float64 : numpy.ndarray
-        Read-only; `config_runtime` is an alias.
+        Read-only. `config_runtime` is the same, but infinite where a config failed.
     node_opcode (N,) uint8, graph_feat (G,) float32, config_feat (C, T) float32 : numpy.ndarray or None
         Read-only; None where not given, as are
     valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
@@ -172,8 +172,10 @@ class Graph(_core.Graph):
 
     @property
     def config_runtime(self) -> Times:
-        """Alias of `runtime`, (C,)."""
-        return self.runtime
+        """`runtime` (C,), but infinite where a config failed, so that it never sorts first."""
+        if self.valid is None or self.valid.all():
+            return self.runtime
+        return np.where(self.valid, self.runtime, np.inf)
 
     @property
     def measured(self) -> npt.NDArray[np.float64] | Times:

@@ -34,7 +34,7 @@ def digest(parts: Iterable[str | NDArray[Any]], size: int = 16) -> str:
 def known_as(graph: Graph) -> str:
     """Return a digest that identifies a measured graph: of its name, size and runtimes."""
     identity = f"{graph.collection} {graph.name} {graph.num_nodes} {graph.num_edges}"
-    return digest([identity, graph.config_runtime])
+    return digest([identity, graph.runtime])
 
 
 def fingerprint(graph: Graph, digits: bool) -> str:

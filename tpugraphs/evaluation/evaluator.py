@@ -63,7 +63,7 @@ def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
         raise DataError(text, file=graph.name, field="config_runtime")
     todo = "use a train or valid file, or `submit` for a test file"
     require_measured(graph, rows, "no ranking can be judged", todo)
-    runtimes = graph.config_runtime[rows]
+    runtimes = graph.runtime[rows]
     return runtimes / graph.config_runtime_normalizers[rows] if isinstance(graph, TileGraph) else runtimes
 
 

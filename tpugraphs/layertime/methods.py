@@ -57,8 +57,9 @@ class ErrorQuantiles(NamedTuple):
             own = self.known.get(name, self.other)
             if own is None:
                 wrong = "no interval for a device that was not learnt from"
-                todo = "that takes measurements of at least two others"
-                raise ConfigError(f"device {name!r}: {wrong}: {todo}")
+                why = "that takes measurements of at least two others"
+                todo = "level=None (--level none) gives times alone"
+                raise ConfigError(f"device {name!r}: {wrong}: {why}; {todo}")
             found[rows] = ends = np.interp(levels, LEVELS, own)
             beyond = excess[rows, None]
             if name in self.known and beyond.any():

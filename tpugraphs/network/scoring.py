@@ -155,7 +155,7 @@ def compare_precisions(
     rows = graph.row_numbers(configs)
     ran = np.ones(rows.size, np.bool_) if graph.valid is None else np.asarray(graph.valid)[rows]
     measured = graph.has_runtimes and ran.any()
-    runtimes = np.asarray(graph.config_runtime)[rows[ran]] if measured else None
+    runtimes = np.asarray(graph.runtime)[rows[ran]] if measured else None
     exact = scores["f32"]
     _, places = np.unique(exact, return_inverse=True)  # tau takes runtimes > 0
     best = np.argsort(exact, kind="stable")[:k]

@@ -95,7 +95,7 @@ def filter_blocks(
     ran = graph.ran
     require_measured(graph, ran, "its blocks cannot be compared", "filter graphs to train on")
     normalizers = graph.config_runtime_normalizers
-    runtimes = graph.config_runtime[ran] / (1 if normalizers is None else normalizers[ran])
+    runtimes = graph.runtime[ran] / (1 if normalizers is None else normalizers[ran])
     alike = block_divergence(runtimes, size, window) < threshold
     if alike.size == 0:
         return graph

@@ -318,7 +318,7 @@ def _with(graph: Any, runtime: Any) -> Any:
     if runtime is None:
         return graph
     times = _runtimes(runtime, graph.num_configs, "config", str(graph.name))
-    if np.array_equal(times, graph.config_runtime, equal_nan=times.dtype.kind == "f"):
+    if np.array_equal(times, graph.runtime, equal_nan=times.dtype.kind == "f"):
         return graph
     return graph.replace(**{"runtime" if "runtime" in graph.fields() else "config_runtime": times})
 
