@@ -398,7 +398,7 @@ def test_runtimes_are_not_touched_before_a_metric_reads_them():
     graph, pipeline = table(valid=valid), ranker().pipeline
     pipeline.fit([table()])
     prepared = pipeline.apply(graph)
-    assert prepared.measured is graph.config_runtime
+    assert prepared.measured is graph.runtime
     assert np.array_equal(np.isnan(prepared.times), ~valid)
     assert np.array_equal(prepared.times[valid], graph.runtime[valid])
 

@@ -176,7 +176,8 @@ def test_attributes(tmp_path):
     g = some_graph(valid=[True, False, True], repeats=[[1, 2], [3, 4], [5, np.nan]])
     assert g.kind == "graph" and g.schema is SOME and (g.num_nodes, g.num_edges, g.num_configs) == (4, 2, 3)
     assert g.node_feat.dtype == np.float32 and g.config_feat.shape == (3, 3) and g.runtime.dtype == np.float64
-    assert np.isnan(g.runtime[1]) and np.isnan(g.repeats[1]).all() and g.config_runtime is g.runtime
+    assert np.isnan(g.runtime[1]) and np.isnan(g.repeats[1]).all()
+    assert g.config_runtime.tolist() == [1.5, np.inf, 2.0]
     assert g.ran.tolist() == [0, 2] and g.has_runtimes and g.num_config_nodes == 0
     assert g.node_config_ids.shape == (0,) and g.node_config_feat.shape == (3, 0, 0)
     for array in (g.node_feat, g.config_feat, g.runtime, g.valid, g.repeats, g.graph_feat):
