@@ -1,4 +1,4 @@
-"""Train on measured compile options of programs and judge the ranker on programs it has not seen.
+"""Learn from programs measured with many compiler options, and judge the ranker on programs it has not seen.
 
 example:
   tpugraphs demo --out demo_out

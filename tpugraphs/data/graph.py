@@ -76,7 +76,7 @@ class Graph(_core.Graph):
     node_feat (N, F) float32, edge_index (E, 2) int64, node_config_ids (K,) int64 : numpy.ndarray
         Read-only.
     runtime (C,) int64 or float64 : numpy.ndarray
-        Read-only. `config_runtime` is the same, but infinite where a config failed.
+        Read-only. `config_runtime` has infinity for failed configs instead.
     node_opcode (N,) uint8, graph_feat (G,) float32, config_feat (C, T) float32 : numpy.ndarray or None
         Read-only; None where not given, as are
     valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
@@ -172,7 +172,7 @@ class Graph(_core.Graph):
 
     @property
     def config_runtime(self) -> Times:
-        """`runtime` (C,), but infinite where a config failed, so that it never sorts first."""
+        """Runtimes (C,), infinite for failed configs, so that these sort last."""
         if self.valid is None or self.valid.all():
             return self.runtime
         return np.where(self.valid, self.runtime, np.inf)

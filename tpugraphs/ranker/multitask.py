@@ -66,9 +66,9 @@ class MultiTaskGaussianProcess(Process):
 
     Notes
     -----
-    Variances are those of a full grid, as if all configs were measured on all programs; `choose` uses them,
-    with 0.7 of the means, so that what is chosen differs more. A training program is predicted like a new one
-    with the same features.
+    Variances are those of a full grid, as if all configs were measured on all programs. `choose` draws from
+    them around 0.7 of the means, so that the chosen configs differ more. A training program is predicted like
+    a new one with the same features.
 
     Multi-task Gaussian processes: Bonilla, Chai and Williams (NIPS 2007). Covariance of tasks by their
     features: Bonilla, Agakov and Williams (AISTATS 2007).

@@ -448,9 +448,9 @@ class Worker:
     def time(self, key: str, least: float) -> dict[str, Any]:
         """Time a compiled program, given by its hash: the fastest of several runs, in seconds.
 
-        After a warm-up run, run it as often as fits into `least` seconds, from 1 to 32 times. If a run takes
-        ten times `least` or more, only the first call warms up. `middle` is the median, `faults` are page
-        faults per run, `memory` is that of the process afterwards, in MiB.
+        Run it once to warm up, then 1 to 32 times, as often as fits into `least` seconds. If a run takes ten
+        times `least` or more, only the first call warms up. `middle` is the median, `faults` are page faults
+        per run, `memory` is that of the process afterwards, in MiB.
         """
         program, took = self._programs[key], list[float]()
         if self._fastest.get(key, 0.0) < _LONG * least:

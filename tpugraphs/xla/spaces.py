@@ -223,7 +223,7 @@ def has_costs(schema: Schema) -> bool:
 
 
 def without_costs(graph: Graph) -> Graph:
-    """Return a graph whose configs have no columns of costs."""
+    """Return the graph without its cost columns."""
     if not has_costs(graph.schema):
         return graph
     options = len(graph.schema.config) - len(COSTS)
@@ -311,7 +311,7 @@ class Space:
         return self._program.module(carry_out(self._program.jaxpr, dict(candidate.layouts)))
 
     def compiled(self, candidates: Sequence[Candidate], child: Child) -> Iterator[dict[str, Any] | None]:
-        """Compile candidates without running them; None if that fails."""
+        """Compile candidates without running them; yield the child's answers, None where it fails."""
         for candidate in candidates:
             try:
                 child.add(candidate.key, partial(self.module, candidate))
@@ -324,7 +324,7 @@ class Space:
     ) -> dict[str, Any]:
         """Return the fields of a graph with these configs that are known before anything is measured.
 
-        With the answers of the child that compiled them, costs are columns of the configs.
+        Costs become columns of the configs if `compiled` has the child's answers.
         """
         found: dict[str, Any] = {"node_feat": self.graph.node_feat, "edge_index": self.graph.edge_index}
         found |= {"node_opcode": self.graph.node_opcode, "schema": LAYOUT}
