@@ -323,7 +323,7 @@ WINGS = {
     "training": 7,
     "ranker": 8,
     "layertime": 9,
-    "xla": 2049,
+    "xla": 9,
     "cli": 10,
 }
 FREE = {"_core", "__version__"}  # of the core, and the package's own number
