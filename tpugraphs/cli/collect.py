@@ -94,8 +94,9 @@ def _zoo(args: Args, how: dict[str, Any]) -> int:
     return 1 if any("error" in entry for entry in done) else 0
 
 
-def _reported(args: Args, graph: Any) -> dict[str, Any]:
+def _reported(args: Args, graph: "tg.Graph") -> dict[str, Any]:
     """Print a line about a measured graph, and return what is in it."""
+    repeats: Any = graph.repeats  # a graph that was measured here has them
     found = {
         "name": graph.name,
         "configs": graph.num_configs,
@@ -103,7 +104,7 @@ def _reported(args: Args, graph: Any) -> dict[str, Any]:
         "failed": graph.num_configs - len(graph.ran),
         "default_ms": float(graph.runtime[0]) / 1e6,
         "best_ms": float(graph.runtime[graph.ran].min()) / 1e6,
-        "gain": tg.metrics.gain_of_best(graph.repeats),
+        "gain": tg.metrics.gain_of_best(repeats),
         "noise_ceiling": graph.about["noise_ceiling"],
     }
     common.remark(

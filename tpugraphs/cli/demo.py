@@ -85,7 +85,7 @@ def run(args: Args) -> None:
     emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
 
 
-def _random(graph: Any) -> Any:
+def _random(graph: "tg.Graph") -> Any:
     """Return scores of a random order, a different one for each program."""
     return tg.ranker.random_scores(graph, seed=zlib.crc32(graph.name.encode()))
 

@@ -74,7 +74,7 @@ def identities(graphs: Any) -> list[str]:
     return [f"{name} {sums[path]}" if path else _identity(graphs[i]) for i, (name, path) in found]
 
 
-def _identity(graph: Any) -> str:
+def _identity(graph: object) -> str:
     if not isinstance(graph, Graph):
         return str(graph)
     in_file = graph._digits.in_file or graph._digits.mapped

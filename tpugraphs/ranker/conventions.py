@@ -311,7 +311,7 @@ def measured(graphs: Any, y: Any, scorer: Any = None) -> Any:
     return [_with(listed[i], times) for i, times in enumerate(y)]  # by place, also of a pandas Series
 
 
-def _with(graph: Any, runtime: Any) -> Any:
+def _with(graph: Graph, runtime: Any) -> Graph:
     if not hasattr(graph, "config_runtime"):
         found, todo = type(graph).__name__, "tg.load(path) to read a file, np.asarray(X) for a table"
         raise ConfigError(f"X: expected graphs or a table, found a list of {found}; use {todo}")
