@@ -1,6 +1,6 @@
 """Does learning help on programs that were never seen? Options and layouts of XLA, measured on a CPU.
 
-Reads the collections that come with the package. Families are left out by kin, so that what is judged
+Reads the collections that come with the package. Families are left out by group, so that what is judged
 resembles nothing that was learnt; programs composed of random steps are only learnt from. A slowdown compares
 the fastest of the first, or of the first five, with the fastest of all configs of a program.
 
@@ -33,8 +33,8 @@ Score = Callable[[Any, Any], Any]  # (graph, rows) -> scores
 Fit = Callable[[Sequence[Any], int], Score]
 VALUES = ("tau", "first", "five")
 FOLDS, TRIED, DRAWS = 6, 5, 2000
-COMPOSED = "composed"  # kin that is only learnt from
-SHARES = (0.25, 0.5)  # of the kin, for the learning curve
+COMPOSED = "composed"  # a group that is only learnt from
+SHARES = (0.25, 0.5)  # of the groups, for the learning curve
 CLASSES = {"20 ms and more": (20.0, np.inf), "2 to 20 ms": (2.0, 20.0), "less than 2 ms": (0.0, 2.0)}
 MEAN, PROCESS, CHOSEN = "mean effect", "multi-task process", f"the same, {TRIED} chosen together"
 TREES = "boosted trees"
@@ -174,18 +174,18 @@ def within(graph: Any, size: str) -> bool:
     return low <= milliseconds(graph) < high
 
 
-def kin(graphs: Sequence[Any]) -> list[str]:
-    """Kin of programs."""
+def groups(graphs: Sequence[Any]) -> list[str]:
+    """Return the group of related families that each program belongs to."""
     return [tg.xla.zoo.families()[family(graph)].group for graph in graphs]
 
 
 def parts(graphs: Sequence[Any], seed: int, share: float = 1.0) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Folds by kin: (learnt, judged). With a share, only so many of the kin that could be learnt are."""
-    rng, of = np.random.default_rng(seed), kin(graphs)
-    groups = [str(name) for name in rng.permutation(sorted(set(of) - {COMPOSED}))]
+    """Yield (learnt, judged) of folds by group; with a share, that share of the other groups is learnt."""
+    rng, of = np.random.default_rng(seed), groups(graphs)
+    names = [str(name) for name in rng.permutation(sorted(set(of) - {COMPOSED}))]
     for fold in range(FOLDS):
-        left_out = set(groups[fold::FOLDS])
-        others = [name for name in groups if name not in left_out]
+        left_out = set(names[fold::FOLDS])
+        others = [name for name in names if name not in left_out]
         learnt = {COMPOSED, *others[: max(1, round(share * len(others)))]}
         pairs = list(zip(graphs, of, strict=True))
         yield [g for g, name in pairs if name in learnt], [g for g, name in pairs if name in left_out]
@@ -207,7 +207,7 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
         score = METHODS[collection][method](train, seed)
         add(protocol, method, graphs, lambda graph: judged(graph, score))
 
-    real = [g for g, name in zip(everything, kin(everything), strict=True) if name != COMPOSED]
+    real = [g for g, name in zip(everything, groups(everything), strict=True) if name != COMPOSED]
     fixed = {HALF: by_half, RANDOM: by_chance, DEFAULT: by_default}
     for protocol, graphs in (("left out", real), ("test split", test)):
         for method, score in fixed.items():
@@ -221,7 +221,7 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
                 fitted("test split", method, learnt, test, seed)
         for share in () if quick else SHARES:
             for train, graphs in parts(everything, 0, share):
-                fitted(f"left out, {share:.0%} of the kin", method, train, graphs, 0)
+                fitted(f"left out, {share:.0%} of the groups", method, train, graphs, 0)
         for size in () if quick or method not in ALONE[collection] else CLASSES:
             for train, graphs in parts(everything, 0):
                 alike = [one for one in train if within(one, size)]
@@ -426,10 +426,11 @@ collection until all sizes were measured):
   0.56, of programs of less than 2 ms with 0.71. Learnt from programs of less than 2 ms alone, tau is 0.360;
   from those of 20 ms and more alone, which are fewer, 0.329.
 - *The program itself.* With other sizes of the same program among those that are learnt from, tau is 0.45,
-  and the chosen five cost 6.9 %. More programs of other kin help the order slowly: with a quarter, half and
-  all of it the tau is 0.336, 0.352 and 0.357; the chosen five cost 9.6, 8.5 (one seed each) and 9.9 %. Nor
-  does their likeness help the five: if all programs count as alike, they cost 9.9 %, too (tau 0.345).
-- *What the features tell of a configuration: a little.* What XLA expects of each compiled set
+  and the chosen five cost 6.9 %. More unrelated programs help the order slowly: with a quarter, half and
+  all of the groups the tau is 0.336, 0.352 and 0.357; the chosen five cost 9.6, 8.5 (one seed each) and
+  9.9 %. Nor does their likeness help the five: if all programs count as alike, they cost 9.9 %, too (tau
+  0.345).
+- *Costs as features: a little.* What XLA expects of each compiled set
   (`collect(..., costs=True)`) gives trees a tau of 0.373 in place of 0.350: 0.349 in place of 0.310 on
   programs of 20 ms and more, 0.409 in place of 0.381 on those of less than 2 ms. Their best of five hardly
   differs, 17.6 and 16.8 %, and their first choice is worse, 39.2 and 33.4 %. So costs are an option, and

@@ -1,8 +1,8 @@
 """How soon does tuning find fast options of a program never seen? A replay of measured programs.
 
-A tuner asks for a config of a program in ``options:xla:cpu`` and is told its measured runtime. Families are
-left out by kin, as in ``xla_cpu``: the ranker of the tuner learnt from unrelated programs. Measurements count
-after the default's. A gap compares the fastest measured so far, the default included, with the fastest of
+A tuner asks for a config of a program in ``options:xla:cpu`` and gets its measured runtime. Families are
+left out by group, as in ``xla_cpu``: the ranker of the tuner learnt from unrelated programs. Measurements
+count after the default's. A gap compares the fastest measured so far, the default included, with the fastest of
 all configs of the program.
 
 ``--live`` tunes functions on this machine, and runs each before and after in processes of its own.
@@ -29,7 +29,7 @@ import tpugraphs as tg
 from tpugraphs.records import Record
 
 from . import machine
-from .xla_cpu import COMPOSED, kin, parts
+from .xla_cpu import COMPOSED, groups, parts
 
 Floats = NDArray[np.float64]
 Ask = Callable[["Program"], Iterator[int]]  # yields rows; learns from `Program.times`
@@ -39,7 +39,7 @@ DRAWS, JOURNALS = 2000, 20
 STAGES, SHARED = "stages", "stages, equal programs once"
 HALVES, HALF, HALF_JOURNALS = (
     "stages, judged by the other half",
-    "half of the kin",
+    "half of the groups",
     "and journals of the rest",
 )
 
@@ -164,10 +164,10 @@ def run(seeds: int, quick: bool) -> dict[str, dict[str, list[list[float]]]]:
             add(STAGES, graphs, partial(stages, ranker=ranker), False)
             add(SHARED, graphs, partial(stages, ranker=ranker, once=True), False)
             add(HALVES, graphs, partial(stages, ranker=ranker), True)
-            names = sorted({name for name in kin(train) if name != COMPOSED})
+            names = sorted({name for name in groups(train) if name != COMPOSED})
             few = {COMPOSED, *names[::2]}
-            some = [graph for graph, name in zip(train, kin(train), strict=True) if name in few]
-            rest = [graph for graph, name in zip(train, kin(train), strict=True) if name not in few]
+            some = [graph for graph, name in zip(train, groups(train), strict=True) if name in few]
+            rest = [graph for graph, name in zip(train, groups(train), strict=True) if name not in few]
             base = fitted(some)
             add(f"stages, {HALF}", graphs, partial(stages, ranker=base), False)
             more = [
@@ -243,8 +243,8 @@ def live() -> list[dict[str, Any]]:
     everything = [*data.train, *data.valid, *data.test]
     found = []
     for name in (*written(), *ZOO):
-        own = [group for graph, group in zip(everything, kin(everything), strict=True) if graph.name == name]
-        pairs = zip(everything, kin(everything), strict=True)
+        pairs = list(zip(everything, groups(everything), strict=True))
+        own = [group for graph, group in pairs if graph.name == name]
         ranker = fitted([graph for graph, group in pairs if group not in own])
         fn, given = function(name)
         began = time.monotonic()
@@ -403,12 +403,12 @@ together beforehand 4.9 and 3.1 %, and `tg.Tuner`, to which the order is one col
 
 - *Equal programs*: `tg.xla.tune` compiles a config before it measures it, so one that compiles to a program
   that was measured costs no measurement: 4.7 and 1.9 %.
-- *Without luck*: the best of 112 owes part of its time to luck. Told one half of the repeats and judged by
-  the other, against the config that was fastest in the first half, the gap is 4.6 and 2.6 %.
-- *Journals*: with half of the kin to learn from, the gap is 4.7 and 2.2 %, with journals of 20 measurements
-  of each program of the other half besides (`tg.xla.learn`) 4.9 and 2.6 %, with all their 112 measurements
-  5.0 and 2.4 %. The intervals are wider than these differences: once half of the kin is known, more programs
-  of other kinds hardly help.
+- *Without luck*: the best of 112 owes part of its time to luck. If the tuner sees one half of the repeats
+  and the other judges it, against the config that was fastest in the first half, the gap is 4.6 and 2.6 %.
+- *Journals*: with half of the groups to learn from, the gap is 4.7 and 2.2 %, with journals of 20
+  measurements of each program of the other half besides (`tg.xla.learn`) 4.9 and 2.6 %, with all their 112 measurements
+  5.0 and 2.4 %. The intervals are wider than these differences: once half of the groups are known, more
+  programs of other kinds hardly help.
 - *Other means* (two seeds): with the order of boosted trees in place of the means
   of the process the gap is 8.4 and 3.0 %, with that of trees that learnt from costs 10.1 and 6.4 %, with
   averages of trees and process 6.6 and 3.3 %, 9.4 and 6.4 %. So costs help an order, not this tuner.

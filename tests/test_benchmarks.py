@@ -389,7 +389,7 @@ def test_processes_that_ran_again_count_like_the_first_ones():
 
 
 def test_a_replay_tells_failures_and_judges_by_the_other_half():
-    pytest.importorskip("jax", reason="kin is told by the zoo, which needs jax")
+    pytest.importorskip("jax", reason="the zoo knows the groups, and needs jax")
     repeats = np.array([[4.0, 5.0], [2.0, 3.0], [np.nan, np.nan], [2.0, 3.0], [3.0, 2.0]])
     valid = ~np.isnan(repeats[:, 0])
     graph = tg.Graph(config_feat=np.arange(5.0)[:, None], runtime=np.nan_to_num(repeats.min(1)), valid=valid,
@@ -403,13 +403,13 @@ def test_a_replay_tells_failures_and_judges_by_the_other_half():
 
 
 @smoke_test
-def test_folds_leave_out_kin():
-    pytest.importorskip("jax", reason="kin is told by the zoo, which needs jax")
+def test_folds_leave_out_groups():
+    pytest.importorskip("jax", reason="the zoo knows the groups, and needs jax")
     graphs = [SimpleNamespace(name=program.name) for program in tg.xla.zoo.programs()]
     judged = []
     for learnt, left_out in xla_cpu.parts(graphs, 3):
-        assert not set(xla_cpu.kin(learnt)) & set(xla_cpu.kin(left_out))
-        assert xla_cpu.COMPOSED in xla_cpu.kin(learnt)
+        assert not set(xla_cpu.groups(learnt)) & set(xla_cpu.groups(left_out))
+        assert xla_cpu.COMPOSED in xla_cpu.groups(learnt)
         judged += [graph.name for graph in left_out]
     assert sorted(judged) == sorted(g.name for g in graphs if not g.name.startswith("composed"))
 
