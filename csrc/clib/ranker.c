@@ -266,11 +266,11 @@ tg_status tg_in_file(const char *path, tg_status status, tg_error *err) {
     if (err == NULL) return status;
     tg_error inner = *err;
     err->code = status;
-    const int said =
-        inner.code == TG_E_CONFIG || inner.code == TG_E_RECIPE; /* what a caller could have written */
+    const int damaged =
+        inner.code == TG_E_CONFIG || inner.code == TG_E_RECIPE; /* a mistake of a caller elsewhere */
     snprintf(err->message, sizeof err->message, "%.200s: %.380s%s%.60s", path, inner.message,
              inner.sys_errno != 0 ? ": "
-             : said               ? "; the file is damaged or was changed: write it again"
+             : damaged            ? "; the file is damaged or was changed: write it again"
                                   : "",
              inner.sys_errno != 0 ? strerror(inner.sys_errno) : "");
     tg_error_printable(err);

@@ -27,7 +27,7 @@ static int contains(tg_wire text, const char *word) {
     return memmem(text.at, (size_t)(text.end - text.at), word, strlen(word)) != NULL;
 }
 
-/* Read what a computation says of itself, and count its instructions. */
+/* Read the fields of a computation, and count its instructions. */
 static tg_status read_header(tg_hlo_reader *r, tg_computation *c) {
     tg_wire w = c->message;
     tg_wire_field f;

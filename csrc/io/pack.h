@@ -105,7 +105,7 @@ int64_t tg_pack_place(tg_part part, int64_t end);
 /* Compare the checksum of one array of a mapped pack: bytes (pack->size). */
 tg_status tg_pack_check_part(const tg_pack *pack, const uint8_t *bytes, tg_part part, tg_error *err);
 
-/* Check the configs before they are used: their checksums, and what tg_pack_check says of layout configs. */
+/* Check the configs before they are used: their checksums, and the rules of tg_pack_check for layout configs. */
 tg_status tg_pack_check_configs(const tg_pack *pack, const uint8_t *bytes, tg_cancel *cancel, tg_error *err);
 
 /* Check all there is: every checksum, the zeros between arrays, the digits of the table, and that its entries are

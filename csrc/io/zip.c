@@ -119,7 +119,7 @@ static void set_name(tg_member *m, const uint8_t *name, size_t n) {
     m->field[kept] = 0;
 }
 
-/* The local header must say the same; it tells where the bytes begin. */
+/* The local header must agree; it gives the start of the bytes. */
 static tg_status check_local(const tg_source *source, int64_t limit, tg_member *m, const uint8_t *entry,
                              const uint8_t *name, size_t name_size, tg_error *err) {
     uint8_t local[LOCAL_SIZE], rest[2 * 1024];

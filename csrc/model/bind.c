@@ -294,7 +294,7 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
     return TG_OK;
 }
 
-/* What callers must see to. */
+/* Preconditions of a pass. */
 static void check_pass(const tg_model *model, const tg_pass *pass, int training) {
     TG_ASSERT(model->weights != NULL && pass->n_entries >= 1 && pass->part >= 0 && pass->part < pass->parts);
     TG_ASSERT(pass->losses == NULL || (pass->scores != NULL && pass->dscores == NULL));

@@ -138,7 +138,7 @@ static tg_status check_shared(const tg_op_plan *plan, tg_error *err) {
     return TG_OK;
 }
 
-/* What an op must not say of itself. */
+/* Declarations that an op must not make. */
 static void check_own(const tg_op *op, const tg_op_plan *plan) {
     int saves = 0;
     for (int j = 0; j < TG_MAX_SAVED; j++) saves |= plan->saved[j].cols != 0;

@@ -1,4 +1,4 @@
-/* Sizes that stand in the published node features, told in further columns (third place of the Kaggle competition).
+/* Sizes in the published node features, as further columns (third place of the Kaggle competition).
    They are read as stored, whatever earlier steps made of them. */
 #include "features/further.h"
 #include "features/opcodes.h"
@@ -148,12 +148,12 @@ static void find_operands(const tg_draft *d, int32_t *operand) {
 }
 
 static void operand_shapes(const tg_stored *s, int64_t id, const int32_t *operand, float *to) {
-    const int told = s->opcode[id] == TG_OPCODE_CONVOLUTION || s->opcode[id] == TG_OPCODE_DOT;
+    const int known = s->opcode[id] == TG_OPCODE_CONVOLUTION || s->opcode[id] == TG_OPCODE_DOT;
     for (int i = 0; i < OPERANDS; i++) {
         const int32_t from = operand[OPERANDS * id + i];
         const float *shape = from < 0 ? NULL : s->node_feat + from * s->F + TG_SHAPE_COLUMN;
         for (int f = 0; f < EACH; f++) {
-            const float value = !told ? OTHER_OPCODE : shape == NULL ? MISSING : shape[f];
+            const float value = !known ? OTHER_OPCODE : shape == NULL ? MISSING : shape[f];
             *to++ = tg_step_log(value, OFFSET);
         }
     }

@@ -97,7 +97,7 @@ static int count_nodes(given *g) {
     return g->nodes < 1 ? refuse(g, "expected at least one node (N >= 1), got no rows") : 0;
 }
 
-/* Digits tell the number of configs, then inputs with an axis of configs, then rows that are not those of nodes. */
+/* Digits give the number of configs, then inputs with an axis of configs, then rows that are not those of nodes. */
 static int count_configs(given *g) {
     PyObject *digits = find(g, "digits");
     npy_intp dims[3] = {-1, -1, -1}, found = -1;

@@ -201,17 +201,17 @@ static int digits_per_node(const door *d, long long have) {
     return fail("node_config_feat", expected, NULL, found);
 }
 
-/* Digits out of what was given, which fits `said` (n < 0: those of layouts). */
-static int make_digits(door *d, tg_door *f, const tg_digit_values *said, int infer) {
+/* Take digits that fit the declared values (n < 0: those of layouts). */
+static int make_digits(door *d, tg_door *f, const tg_digit_values *declared, int infer) {
     PyObject *all = NULL;
     if (tg_is_digits(f->given) && (f->given = all = tg_digits_all((tg_py_digits *)f->given)) == NULL)
         return -1;
     f->dims[0] = f->dims[1] = -1;
-    f->dims[2] = said->n < 0 ? TG_DIGITS : (npy_intp)said->n;
-    PyArrayObject *packed = tg_door_digits(f, said->n < 0 ? NULL : said->of);
+    f->dims[2] = declared->n < 0 ? TG_DIGITS : (npy_intp)declared->n;
+    PyArrayObject *packed = tg_door_digits(f, declared->n < 0 ? NULL : declared->of);
     Py_XDECREF(all);
     if (packed == NULL) return -1;
-    const tg_digit_values own = infer ? inferred(packed) : *said;
+    const tg_digit_values own = infer ? inferred(packed) : *declared;
     return hold(d, TG_G_DIGITS, tg_new_digits(d->state, packed, &own));
 }
 

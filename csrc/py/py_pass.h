@@ -48,10 +48,10 @@ int tg_py_pass_gradients(tg_py_pass *p, const tg_model *model, PyObject *names);
 /* Targets: a list of int64 arrays, one per slate, their exact order; or a dict of such lists, "order", "value" (float64),
    "weight" (float32) and "time" (float64); or, of prepared graphs, (name of the value or None, whether their order counts
    across graphs). Lists: a dict "offsets", "index", "scale", "shift"; or, of a recipe, (kind, most) as in recipe_lists, with
-   what the slates say of scale and shift; or NULL. */
+   the scale and shift of the slates; or NULL. */
 int tg_py_pass_losses(tg_py_pass *p, const tg_state *state, PyObject *losses, PyObject *targets,
                       PyObject *lists, uint64_t key);
-/* What a callback says of the scores of a slate must be a pair or None: 0, or -1 with an exception. */
+/* What a callback returns for the scores of a slate must be a pair or None: 0, or -1 with an exception. */
 int tg_py_check_moved(PyObject *moved);
 /* Scale (n) and shift (n) out of a pair of numbers or arrays (n); -1 with an exception. */
 int tg_py_moved(PyObject *moved, int64_t n, float *scale, float *shift);

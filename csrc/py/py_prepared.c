@@ -256,7 +256,7 @@ static void prepared_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* ---- what it says of itself ---- */
+/* ---- attributes ---- */
 
 static PyObject *get_held(PyObject *object, void *which) {
     tg_py_prepared *p = (tg_py_prepared *)object;

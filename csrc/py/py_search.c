@@ -308,7 +308,7 @@ static PyObject *restore(PyObject *object, PyObject *dict) {
     return tg_raise(&err, NULL);
 }
 
-/* ---- what it says of itself ---- */
+/* ---- attributes ---- */
 
 static PyObject *get_number(PyObject *object, void *which) {
     const tg_search *s = &((py_search *)object)->search;

@@ -239,7 +239,7 @@ static int take_constraints(tg_py_space *self, PyObject *constraints) {
     return 0;
 }
 
-/* What a function says of a config; without an exception where arithmetic failed, as in expressions. */
+/* Call a function with a config; without an exception where arithmetic failed, as in expressions. */
 static int call(void *context, int32_t constraint, const int32_t *code) {
     const tg_py_space *self = context;
     const tg_constraint *given = &self->space.given[constraint];

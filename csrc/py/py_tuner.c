@@ -203,7 +203,7 @@ static PyObject *first_configs(PyObject *self, PyObject *args) {
 
 PyMethodDef tg_tuner_methods[] = {
     {"tree_means", tree_means, METH_VARARGS, PyDoc_STR("Predictions of extremely randomized trees.")},
-    {"process", process, METH_VARARGS, PyDoc_STR("What a Gaussian process says of configs.")},
+    {"process", process, METH_VARARGS, PyDoc_STR("Posterior of a Gaussian process at configs.")},
     {"next_configs", next_configs, METH_VARARGS, PyDoc_STR("Configs to measure next, by a surrogate.")},
     {"first_configs", first_configs, METH_VARARGS,
      PyDoc_STR("Configs to measure first, far from each other.")},

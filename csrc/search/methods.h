@@ -27,7 +27,7 @@ tg_status tg_search_wait(tg_search *s, const int32_t *code, int64_t owner, tg_er
 tg_status tg_genetic_ask(tg_search *s, int64_t most, tg_error *err);
 tg_status tg_chains_ask(tg_search *s, int64_t most, tg_error *err);
 
-/* After scores of the seen from `first` on, asked for by a method, were told. */
+/* Called after the scores of the seen from `first` on, which a method asked for, have arrived. */
 void tg_genetic_tell(tg_search *s, int64_t first);
 void tg_chains_tell(tg_search *s, int64_t first);
 

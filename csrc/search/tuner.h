@@ -1,4 +1,4 @@
-/* The next configs that a tuner asks for: a surrogate of what was told, a model of failures by cause, and an acquisition that weighs
+/* The next configs that a tuner asks for: a surrogate of the measurements, a model of failures by cause, and an acquisition that weighs
    gain against ignorance. It is a pure function of its arguments. */
 #ifndef TG_TUNER_H
 #define TG_TUNER_H
@@ -11,7 +11,7 @@
 enum { TG_CAUSES = 8 };
 typedef enum tg_model_of { TG_BY_PROCESS, TG_BY_TREES } tg_model_of;
 
-/* What was measured, in the order in which it was told. */
+/* Measurements, in the order in which the tuner got them. */
 typedef struct tg_told {
     int64_t n, F;
     const double *x;      /* (n, F) columns of the configs */

@@ -8,8 +8,8 @@
 #include "trees/forest.h"
 
 /* The text is lines of KEY=VALUE: those of the model, then for every tree "Tree=0", its own and an empty line, and in the
-   end "end of trees". Numbers in a list are separated by blanks. It is read twice: first what the trees say of their
-   sizes, none of which can exceed how many numbers follow, then the numbers. */
+   end "end of trees". Numbers in a list are separated by blanks. It is read twice: first the sizes of
+   the trees, none of which can exceed how many numbers follow, then the numbers. */
 
 typedef struct span {
     const char *at, *end;
@@ -253,7 +253,7 @@ static int take_gain(reader *r, const span *word, int64_t i, int64_t n) {
 }
 
 /* 1: a set, 2: what is missing goes left, 4: 0 is missing, 8: NaN is; with neither NaN stands for 0. The last is made
-   real with the threshold, which tells where that goes. */
+   real with the threshold, which decides where that goes. */
 static int take_type(reader *r, const span *word, int64_t i, int64_t n) {
     int64_t type;
     (void)n;
