@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def _section(name: str, context: Context, results: Results, show: bool) -> None:
-    """Run one section; what fails in it is told, and does not stop the others."""
+    """Run one section; report what fails in it, without stopping the others."""
     module = sections.get(name)
     if show:
         print(f"\n## {module.TITLE}\n\n{report.HEAD}\n{report.RULE}", flush=True)

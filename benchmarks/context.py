@@ -50,7 +50,7 @@ class Context:
             return error
 
     def can(self, workload: str) -> bool:
-        """Whether the data of a workload is here; tells what is left out."""
+        """Return whether the data of a workload is here; print what is left out."""
         reason = workloads.missing(workload)
         if reason is not None:
             print(f"{workload} left out: {reason}", file=sys.stderr, flush=True)
@@ -58,7 +58,7 @@ class Context:
 
     @contextmanager
     def attempt(self, what: str) -> Iterator[None]:
-        """Tell and remember a child's failure in this block instead of raising it."""
+        """Report and remember a child's failure in this block instead of raising it."""
         try:
             yield
         except ChildError as error:

@@ -123,7 +123,7 @@ def models(device: Device) -> dict[str, LayerTimeModel]:
 
 
 class Step(NamedTuple):
-    """A step that was measured, and what its layers say of it."""
+    """A measured step, and its time predicted from its layers."""
 
     network: str
     layers: Any

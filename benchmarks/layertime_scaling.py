@@ -220,13 +220,13 @@ def page(rows: list[Row], failed: int) -> list[str]:
         cells.append((f"{device} {placement}", bandwidth, f"{one.latency_ms:.2f}", f"{one.overlap:.2f}"))
     lines += table(("", "GB/s", "ms per turn", "overlap"), cells, 1)
     lines += ["", f"## Rows that no such model explains: {len(odd)} of {len(rows)}", ""]
-    for said, some in strange.items():
+    for reason, some in strange.items():
         names: dict[str, int] = {}
         for row in sorted(some):
             name = f"{row.device} {row.placement} {row.network}, {row.gpus} GPUs"
             names[name] = names.get(name, 0) + 1
         listed = "; ".join(f"{name} ({count})" for name, count in names.items())
-        lines += [f"- {said}, by more than 5 %: {len(some)}. {listed}."]
+        lines += [f"- {reason}, by more than 5 %: {len(some)}. {listed}."]
     rest = [row for row in rows if row not in odd]
     cells = []
     for method in METHODS:

@@ -51,10 +51,10 @@ def peaks(threads: int, quick: bool = False) -> dict[str, dict[str, float]]:
         if done.returncode:
             return {}
         for count in sorted({1, threads}):
-            said = subprocess.run(
+            peak = subprocess.run(
                 [program, str(count), "0.01" if quick else "0.2"], capture_output=True, text=True, check=True
             )
-            for line in said.stdout.splitlines():
+            for line in peak.stdout.splitlines():
                 precision, rate = line.split()
                 rates.setdefault(precision, {})[str(count)] = float(rate)
     return rates

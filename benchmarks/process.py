@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 class ChildError(RuntimeError):
-    """A child process failed; the message has the end of what it said."""
+    """A child process failed; the message has the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def call(function: str, /, settings: str = "tuned", **kwargs: Any) -> Reply:
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
             return Reply(**json.loads(line.removeprefix(MARK)))
-    said = (done.stderr or done.stdout).strip().splitlines()[-12:]
-    raise ChildError(f"{function}({kwargs}) ended with {done.returncode}:\n" + "\n".join(said))
+    lines = (done.stderr or done.stdout).strip().splitlines()[-12:]
+    raise ChildError(f"{function}({kwargs}) ended with {done.returncode}:\n" + "\n".join(lines))
 
 
 def call_here(function: str, /, **kwargs: Any) -> Reply:

@@ -104,11 +104,11 @@ def markdown(found: dict[str, Any]) -> str:
         "| ranks | ms per step | speedup | model, ms | error |", "| ---: | ---: | ---: | ---: | ---: |",
     ]  # fmt: skip
     for n, own in by.items():
-        said = modelled(n, compute, rest, own["bytes"], network)
+        predicted = modelled(n, compute, rest, own["bytes"], network)
         note = "" if n <= cores else f" ({n} ranks on {cores} cores)"
         lines.append(
-            f"| {n}{note} | {1000 * own['step']:.0f} | {one / own['step']:.2f} | {1000 * said:.0f} | "
-            f"{100 * (said / own['step'] - 1):+.0f} % |"
+            f"| {n}{note} | {1000 * own['step']:.0f} | {one / own['step']:.2f} | {1000 * predicted:.0f} | "
+            f"{100 * (predicted / own['step'] - 1):+.0f} % |"
         )
     speed = 1e-9 / max(network[1], 1e-12)
     lines += [

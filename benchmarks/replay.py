@@ -172,9 +172,9 @@ def curve(order: Sequence[int] | Rows, space: Measured, evaluations: int | None 
     After a tuner has nothing left to ask, its best stands.
     """
     length = space.evaluations if evaluations is None else evaluations
-    told = space.runtimes[np.asarray(order[:length], np.int64)]
+    measured = space.runtimes[np.asarray(order[:length], np.int64)]
     padded = np.full(length + 1, space.worst)
-    padded[1 : len(told) + 1] = np.where(np.isnan(told), space.worst, told)
+    padded[1 : len(measured) + 1] = np.where(np.isnan(measured), space.worst, measured)
     return np.minimum.accumulate(padded)
 
 

@@ -75,7 +75,7 @@ first 15.
 
 
 def summary(space: Measured) -> Record:
-    """What the page says of a space."""
+    """Return the facts about a space for the page."""
     start, end = space.window
     return {
         "space": space.name, "configs": len(space.configs), "failed": int(np.isnan(space.runtimes).sum()),

@@ -134,8 +134,8 @@ def _surrogate(task: Task, columns: Floats, first: Rows) -> Replayed:
         trees = ExtraTreesRegressor(TREES, random_state=task.seed).fit(
             x[ran], np.log(task.space.runtimes[ran])
         )
-        said = np.stack([tree.tree_.predict(x[some])[:, 0] for tree in trees.estimators_])
-        order = np.argsort(said.mean(0) - BOUND * said.std(0), kind="stable")
+        predictions = np.stack([tree.tree_.predict(x[some])[:, 0] for tree in trees.estimators_])
+        order = np.argsort(predictions.mean(0) - BOUND * predictions.std(0), kind="stable")
         rows = some[order[: max(BATCH, len(known) // SHARE)]].tolist()
     return table.done()
 

@@ -2,8 +2,8 @@
 
 A tuner asks for a config of a program in ``options:xla:cpu`` and gets its measured runtime. Families are
 left out by group, as in ``xla_cpu``: the ranker of the tuner learnt from unrelated programs. Measurements
-count after the default's. A gap compares the fastest measured so far, the default included, with the fastest of
-all configs of the program.
+count after the default's. A gap compares the fastest measured so far, the default included, with the
+fastest of all configs of the program.
 
 ``--live`` tunes functions on this machine, and runs each before and after in processes of its own.
 """
@@ -45,7 +45,7 @@ HALVES, HALF, HALF_JOURNALS = (
 
 
 class Program:
-    """A measured program: what is told, and what it is judged by."""
+    """A measured program: the runtimes that a tuner gets, and those that judge it."""
 
     def __init__(self, graph: Any, half: bool = False) -> None:
         repeats = np.where(np.isnan(graph.repeats), np.inf, graph.repeats)
@@ -406,9 +406,9 @@ together beforehand 4.9 and 3.1 %, and `tg.Tuner`, to which the order is one col
 - *Without luck*: the best of 112 owes part of its time to luck. If the tuner sees one half of the repeats
   and the other judges it, against the config that was fastest in the first half, the gap is 4.6 and 2.6 %.
 - *Journals*: with half of the groups to learn from, the gap is 4.7 and 2.2 %, with journals of 20
-  measurements of each program of the other half besides (`tg.xla.learn`) 4.9 and 2.6 %, with all their 112 measurements
-  5.0 and 2.4 %. The intervals are wider than these differences: once half of the groups are known, more
-  programs of other kinds hardly help.
+  measurements of each program of the other half besides (`tg.xla.learn`) 4.9 and 2.6 %, with all their
+  112 measurements 5.0 and 2.4 %. The intervals are wider than these differences: once half of the groups
+  are known, more programs of other kinds hardly help.
 - *Other means* (two seeds): with the order of boosted trees in place of the means
   of the process the gap is 8.4 and 3.0 %, with that of trees that learnt from costs 10.1 and 6.4 %, with
   averages of trees and process 6.6 and 3.3 %, 9.4 and 6.4 %. So costs help an order, not this tuner.

@@ -513,8 +513,8 @@ def measure(
             "ratio": timing.ratio(times, "ours", peer),
             "copy": timing.median(times, COPY) if case.moved else None,
         }
-        told = {key: getattr(case, key) for key in ("required", "flops", "notes", "precision")}
-        rows.append({"case": case.name, **found, **told})
+        declared = {key: getattr(case, key) for key in ("required", "flops", "notes", "precision")}
+        rows.append({"case": case.name, **found, **declared})
     return rows
 
 
