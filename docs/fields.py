@@ -46,21 +46,21 @@ def default(option: Mapping[str, Any]) -> str:
     return ", ".join(f"{value} ({preset})" for preset, value in values.items())
 
 
-def recipe_page(told: Mapping[str, Any]) -> str:
+def recipe_page(described: Mapping[str, Any]) -> str:
     """Return the page of one recipe."""
     kind = {"graph": "graphs of any schema", "any": "graphs of every kind"}.get(
-        told["kind"], f"{told['kind']} graphs"
+        described["kind"], f"{described['kind']} graphs"
     )
     lines = [
-        f"# Fields of {told['recipe']}",
+        f"# Fields of {described['recipe']}",
         "",
-        told["summary"],
+        described["summary"],
         "",
-        f"Ranks {kind}. From: {told['source']}.",
+        f"Ranks {kind}. From: {described['source']}.",
         "",
     ]
     lines += ["| field | default | meaning | values |", "| --- | --- | --- | --- |"]
-    for name, option in told["options"].items():
+    for name, option in described["options"].items():
         parts = (
             f"[`{name}`](index.md#{name})",
             default(option),
@@ -76,15 +76,15 @@ def links(names: list[str]) -> str:
     return ", ".join(f"[`{name}`]({name}.md)" for name in names)
 
 
-def section(name: str, told: Described) -> list[str]:
-    """Return what is said of a field: meanings, values and defaults with the recipes that have them."""
+def section(name: str, described: Described) -> list[str]:
+    """Describe a field: meanings, values and defaults with the recipes that have them."""
     lines = [f"### {name}", ""]
-    said: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for recipe, one in told.items():
+    meanings: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for recipe, one in described.items():
         if option := one["options"].get(name):
             meaning = option["meaning"], option["expected"]
-            said.setdefault(meaning, {}).setdefault(default(option), []).append(recipe)
-    for (meaning, expected), defaults in said.items():
+            meanings.setdefault(meaning, {}).setdefault(default(option), []).append(recipe)
+    for (meaning, expected), defaults in meanings.items():
         usual = max(defaults, key=lambda value: len(defaults[value]))
         most = len(defaults[usual]) > MANY
         parts = [
@@ -97,14 +97,14 @@ def section(name: str, told: Described) -> list[str]:
 
 def pages() -> dict[str, str]:
     """Return all pages by name."""
-    told = {name: recipes.get_recipe(name).describe() for name in recipes._built_in()}
+    described = {name: recipes.get_recipe(name).describe() for name in recipes._built_in()}
     common = [*attributes(recipes.TrainingFields)]
-    others = sorted({name for one in told.values() for name in one["options"]} - set(common))
-    rows = [f"| {links([name])} | {cell(one['summary'])} |" for name, one in told.items()]
+    others = sorted({name for one in described.values() for name in one["options"]} - set(common))
+    rows = [f"| {links([name])} | {cell(one['summary'])} |" for name, one in described.items()]
     lines = [HEAD, "## By recipe", "", "| recipe | what it is |", "| --- | --- |", *rows, ""]
     for heading, names in (("Of every network", common), ("Of single recipes", others)):
-        lines += [f"## {heading}", "", *(line for name in names for line in section(name, told))]
-    hidden = ["```{toctree}", ":hidden:", "", *(f"{name} <{name}>" for name in told), "```", ""]
+        lines += [f"## {heading}", "", *(line for name in names for line in section(name, described))]
+    hidden = ["```{toctree}", ":hidden:", "", *(f"{name} <{name}>" for name in described), "```", ""]
     return {"index.md": "\n".join([*lines, *hidden])} | {
-        f"{name}.md": recipe_page(one) for name, one in told.items()
+        f"{name}.md": recipe_page(one) for name, one in described.items()
     }

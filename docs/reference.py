@@ -143,7 +143,7 @@ def look_up(path: str) -> Any:
 
 
 def comment(module: ModuleType, name: str) -> str:
-    """Return what is said above, behind or below a constant in the module that defines it."""
+    """Return the comment above, behind or below a constant in the module that defines it."""
     source = inspect.getsource(module)
     lines = source.splitlines()
     body = ast.parse(source).body

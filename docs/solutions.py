@@ -218,14 +218,14 @@ def recipe_table() -> list[str]:
             facts = Facts(recipe)
             if recipe.estimator == "network":
                 loss = " + ".join(dict.fromkeys(term["loss"] for term in recipe.losses(facts.fields)))
-                told = [loss, f"{facts.fields.optimizer}, {facts.fields.schedule}"]
+                training = [loss, f"{facts.fields.optimizer}, {facts.fields.schedule}"]
             elif recipe.estimator == "trees":
-                told = [facts.fields.objective, "LightGBM"]
+                training = [facts.fields.objective, "LightGBM"]
             else:
-                told = ["binary, of pairs", "LightGBM"]
+                training = ["binary, of pairs", "LightGBM"]
             kind = "layout, tile" if recipe.kind == "any" else recipe.kind
             sizes = [parameters(recipe, preset) for preset in ("full", "cpu")]
-            lines.append(row([f"`{recipe.name}`", kind, *sizes, *told]))
+            lines.append(row([f"`{recipe.name}`", kind, *sizes, *training]))
     return lines
 
 

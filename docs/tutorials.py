@@ -87,8 +87,8 @@ def pages() -> dict[str, str]:
     """Return the notebooks as pages of the site, and the table of all of them."""
     rows, found = ["| notebook | takes | needs |", "| --- | --- | --- |"], {}
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        title, said = facts(path)
-        takes, needs = said.removeprefix("**Takes** ").split(" **Needs** ")
+        title, line = facts(path)
+        takes, needs = line.removeprefix("**Takes** ").split(" **Needs** ")
         rows.append(f"| [{title}](/generated/tutorials/{path.name}) | {takes} | {needs} |")
         found[path.name] = path.read_text()
     return {**found, "table.txt": "\n".join([*rows, ""])}
