@@ -306,7 +306,7 @@ def test_large_values_are_sought_where_these_are_good():
     assert report.runtime == max(report.runtimes) == report.curve()[-1]
     assert (np.diff(report.curve()) >= 0).all()
     other = run(tg.Tuner(SPACE), bowl, 20)
-    assert other._told().tolist() == tuner._told().tolist()
+    assert other._measured().tolist() == tuner._measured().tolist()
 
 
 @pytest.mark.parametrize("gaining", [False, True])
@@ -390,7 +390,7 @@ def test_asking_one_by_one_is_as_asking_for_several():
     tuner.tell(several, [bowl(config) for config in several])
     assert tuner.ask(5) == other.ask(5)
     fresh = tg.Tuner(SPACE, seed=3)
-    for config, value in [(c, bowl(c)) for c in other.space.configs(other._told())]:
+    for config, value in [(c, bowl(c)) for c in other.space.configs(other._measured())]:
         fresh.tell(config, value)
     assert fresh.ask(5) == other.ask(5)
 

@@ -91,7 +91,7 @@ def test_a_failure_counts_as_slow_and_is_not_asked_for_again(ranker, shipped):
     assert tuner.ask() == [first]  # asking changes nothing
     tuner.tell([first], [float("nan")])
     row = tuner.configs.index(first)
-    assert tuner._told()[row] == pytest.approx(8 * 0.3) and tuner.ask()[0] != first
+    assert tuner._measured()[row] == pytest.approx(8 * 0.3) and tuner.ask()[0] != first
     several = tuner.ask(5)
     assert len({stages.key(one) for one in several}) == 5 and first not in several
     assert len(tuner.ask(500)) == 110

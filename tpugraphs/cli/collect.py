@@ -110,9 +110,8 @@ def _reported(args: Args, graph: "tg.Graph") -> dict[str, Any]:
     common.remark(
         args,
         f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
-        f"{found['failed']:,} failed; "
-        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, gain {found['gain']:.2f} "
-        "(chosen by half of the rounds, judged by the others), "
+        f"{found['failed']:,} failed; default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, "
+        f"gain {found['gain']:.2f} (chosen by half of the rounds, judged by the others), "
         f"noise ceiling {found['noise_ceiling']:.2f}",
     )
     return found

@@ -47,7 +47,7 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
-# What argparse is told of options that several commands have, by their usage.
+# Arguments for argparse of options that several commands have, by usage.
 SHARED: dict[str, dict[str, Any]] = {
     "--exclude PATTERN ...": {
         "help": "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published "

@@ -37,7 +37,7 @@ _LONGEST_MS = 20_000.0  # layers with a longer roofline time are skipped
 _REASON = 100  # most characters of an error that are shown
 _REASONS = 4  # most reasons that are shown
 _SENT = 4096  # layers sent to an executor at once
-_REFERENCE, _DRIFT = 32, 0.1  # the first layer is measured again after so many; a change to be told
+_REFERENCE, _DRIFT = 32, 0.1  # the first layer is measured again after so many; a change to be reported
 
 
 def measure(

@@ -84,16 +84,16 @@ class Choice:
 
     def __str__(self) -> str:
         named = " + ".join(self.members)
-        told = named.replace(NETWORK, f"{NETWORK} of {counted(self.steps, 'step')}")
+        label = named.replace(NETWORK, f"{NETWORK} of {counted(self.steps, 'step')}")
         if not self.values:
-            return f"{told}: not chosen by cross-validation"
+            return f"{label}: not chosen by cross-validation"
         unit = "tau {:.3f}" if self.objective == "order" else "{:.2f} % above the best"
         order = sorted(self.values, key=lambda name: self.values[name] * (-1) ** (self.objective == "order"))
         others = "".join(f", {name} {self.values[name]:.3g}" for name in order if name != named)
         left_out = "; ".join(f"{name}, {text}" for name, text in self.left_out.items())
         why = f" Left out: {left_out}." if left_out else ""
         return (
-            f"{told}: {unit.format(self.values[named])} ({self.objective}), by cross-validation over "
+            f"{label}: {unit.format(self.values[named])} ({self.objective}), by cross-validation over "
             f"{counted(self.judged, 'graph')} in {counted(self.folds, 'fold')}{others}.{why}"
         )
 
@@ -313,7 +313,7 @@ class _Search:
         raise Error(f"auto: nothing can be trained on these graphs: {why}")
 
     def leave_out(self, name: str, why: Exception) -> None:
-        """Note why one cannot be trained, and forget what it said."""
+        """Leave out a candidate that cannot be trained: note why, and drop its scores."""
         self.left_out[name] = str(why)
         self.tried = {key: tried for key, tried in self.tried.items() if key[0] != name}
 
@@ -398,15 +398,15 @@ class _Search:
         close = [i for i, value in enumerate(values) if _as_good(value, best)]
         taken = means[min(close, key=lambda i: float(self._values(means[i], "order").mean()))]
         sign = -1 if objective == "order" else 1
-        told = dict[str, float]()
+        values_of = dict[str, float]()
         for one, value in zip(means, values, strict=True):
-            told[" + ".join(name for name, _ in one)] = sign * float(value.mean())
+            values_of[" + ".join(name for name, _ in one)] = sign * float(value.mean())
         for name, steps in networks:
             if (name, steps) != network:
-                told[f"{name} of {counted(steps, 'step')}"] = sign * float(judge([(name, steps)]).mean())
+                values_of[f"{name} of {counted(steps, 'step')}"] = sign * float(judge([(name, steps)]).mean())
         named = tuple(name for name, _ in taken)
         length = self.lengths[0] if network is None else network[1]
-        return Choice(named, length, objective, told, len(self.times), len(self.folds), self.left_out)
+        return Choice(named, length, objective, values_of, len(self.times), len(self.folds), self.left_out)
 
 
 def _of_use(graphs: list[Graph], skipped: dict[str, str]) -> list[Graph]:

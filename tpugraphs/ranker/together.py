@@ -76,7 +76,7 @@ def train_together(
 
 
 def _packed(crew: Crew) -> bytes:
-    """Return what has become of a crew's fits, for `_adopt`."""
+    """Return the final states of a crew's fits as bytes, for `_adopt`."""
     states = [b"" if fit in crew.failed else fit.state() for fit in crew.fits]
     facts = [[crew.failed.get(fit), len(state)] for fit, state in zip(crew.fits, states, strict=True)]
     return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)

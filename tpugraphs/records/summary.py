@@ -1,4 +1,4 @@
-"""What is in records, by problem and device."""
+"""Summaries of records, by problem and device."""
 
 from __future__ import annotations
 

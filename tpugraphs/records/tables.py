@@ -55,7 +55,7 @@ def read_parquet(path: str) -> Iterator[Record]:
 
 
 def _each(columns: Mapping[str, Sequence[Any]], make: Callable[[dict[str, Any]], Any]) -> Iterator[Record]:
-    """Yield what `make` makes of each row, without empty cells; what is wrong in one names it."""
+    """Yield the result of `make` for each row, without empty cells; errors name the row."""
     for number, values in enumerate(zip(*columns.values(), strict=True)):
         with inside(f"row {number}"):
             record = make({name: v for name, v in zip(columns, values, strict=True) if v == v})

@@ -39,7 +39,7 @@ Notice = Callable[[str], None]
 
 
 def _ignored(*_: object) -> None:
-    """Take the place of a progress or notice that nobody wants."""
+    """Do nothing: the callback where the caller gives none."""
 
 
 @dataclass(frozen=True)

@@ -492,7 +492,7 @@ class Fit(RunningFit):
             return Path(path).read_bytes()
 
     def adopt(self, state: bytes, interrupted: bool) -> None:
-        """Take over what the same fit has become in another process, where it has ended.
+        """Take over the final state of the same fit, which has ended in another process.
 
         Parameters
         ----------

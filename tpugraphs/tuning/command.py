@@ -34,7 +34,7 @@ class Command:
         the positions of a permutation have commas between them. ``{tmp}`` is a folder of this measurement,
         which is removed at its end. ``{{`` and ``}}`` are braces, and ``${name}`` is left to the shell.
     build : str, optional
-        A line that comes before; its failure is one of compiling, and its time is told apart.
+        A line that runs before; its failure counts as one of compiling, and its time is recorded separately.
     metric : str
         ``"time"``: milliseconds of `run`. ``"printed"``: the last number that it prints. Anything else is a
         regular expression, whose first group, or else the whole, is the number.
@@ -171,8 +171,8 @@ def _shell(line: str, status: str, end: float) -> tuple[float, str]:
                 process.wait()
         if code:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            said = _end(err).strip().splitlines() or _end(out).strip().splitlines()
-            raise Failed(status, f"{how}: {said[-1] if said else line}")
+            lines = _end(err).strip().splitlines() or _end(out).strip().splitlines()
+            raise Failed(status, f"{how}: {lines[-1] if lines else line}")
         return took, _end(out)
 
 

@@ -96,7 +96,7 @@ def tune(
     graph, ranker, records
         What the tuner knows before, see `Tuner`.
     tuner : object, optional
-        One of your own with `ask` and `tell`, which depends on nothing but what it was told.
+        Your own, with `ask` and `tell`; it may depend on nothing but the measurements it was given.
     problem, device : str
         Names in the records. A journal may hold many problems and devices.
     reference : int
@@ -320,9 +320,9 @@ class _Run:
             found = self.measure(number, asked[:left], lambda: not (self.search and self.late(confirm)))
             self.search += found
             failed |= {key(record.config) for record in found if record.status != "correct"}
-            if told := found[probe:]:
-                status = [record.status for record in told]
-                self.tuner.tell([one.config for one in told], [one.runtime for one in told], status)
+            if new := found[probe:]:
+                status = [record.status for record in new]
+                self.tuner.tell([one.config for one in new], [one.runtime for one in new], status)
             if len(found) < len(asked) or self.spent() or self.late(confirm):
                 return
 

@@ -1,4 +1,4 @@
-"""What a tuner was told, as a table, a picture and JSON."""
+"""Report of a tuner: its measurements and its surrogate, as a table, a picture and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TunerReport:
-    """What a tuner was told, and what it makes of it.
+    """Report of a tuner: its measurements, and how well its surrogate orders them.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class TunerReport:
     direction : str
         ``"minimize"`` or ``"maximize"``.
     runtimes : list of float
-        What was told, in order; NaN where a configuration failed.
+        Measured values in order; NaN where a configuration failed.
     failures : dict of str to int
         Configurations that failed, by status.
     surrogate : dict

@@ -66,7 +66,7 @@ class Tuned:
     failures : dict of str to int
         How many failed, by status.
     reasons : dict of str to int
-        What they said, of those measured in this call.
+        How many failed in this call, by error message.
     drift : float or None
         Median of the later measurements of the default ÷ that of the earlier ones; None without repeats.
     seconds : float

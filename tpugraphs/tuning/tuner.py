@@ -1,4 +1,4 @@
-"""A tuner: it asks for configurations to measure, and learns from what it is told."""
+"""A tuner: it asks for configurations to measure, and learns from their runtimes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _TREES = 30
 class Tuner:
     """Ask for the next configurations to measure.
 
-    A tuner is a pure function of its records and its seed: told the same in the same order, it asks for the
-    same. `ask` changes nothing: without `tell` in between it returns the same configurations again.
+    A tuner is a pure function of its records and its seed: after the same measurements in the same order, it
+    asks for the same. `ask` changes nothing: without `tell` in between it returns the same again.
 
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
-    what was told better, by cross-validation. The next configuration is that of the largest expected
+    the measurements better, by cross-validation. The next configuration is that of the largest expected
     improvement; later, when 20 measurements brought no gain, that of the lowest confidence bound, until one
     does. Those of one batch are chosen as if the ones before had been measured. After 60 measurements it
     learns anew with every 5 % more. Failures are learnt apart, each cause by trees of its own. What a ranker
@@ -60,7 +60,7 @@ class Tuner:
         Whose scores are prior knowledge. The parameters are the columns of the graph's configs.
     records : path, Record, or list of them, optional
         Earlier measurements (:func:`tpugraphs.records.read`). Those of this problem and device, if both have
-        names, count as told; of all others every problem, device and file is a prior of its own.
+        names, count as its measurements; every other problem, device and file is a separate prior.
     seed : int
         Of the first configurations and of candidates in large spaces.
     direction : {"minimize", "maximize"}
@@ -116,10 +116,10 @@ class Tuner:
             if not isinstance(ranker, Scorer) or not ranker.fitted:
                 raise ConfigError(f"ranker: expected a fitted scorer, got {type(ranker).__name__}")
         self.graph, self.ranker = graph, ranker
-        self._runtimes: dict[bytes, list[float]] = {}  # of what was told, by its codes
+        self._runtimes: dict[bytes, list[float]] = {}  # by the codes of a configuration
         self._cause: dict[bytes, int] = {}
         self._median: dict[bytes, float] = {}
-        self._values: list[float] = []  # medians in the order told, with repetitions
+        self._values: list[float] = []  # medians in the order of measurement, with repetitions
         self._asked: tuple[str, float, float] = ("none", math.nan, math.nan)
         self._learnt = 0, np.empty(0), list[int]()  # measurements; costs and causes of their rows
         self._planned, self._plan = (0, 0), np.empty((0, 0), np.int32)
@@ -194,7 +194,7 @@ class Tuner:
             self._learnt = len(self._values), self._cost(self._median.values()), [*self._cause.values()]
 
     def _take(self, records: Any) -> None:
-        """Divide records into what counts as told and priors."""
+        """Divide records into measurements of this problem and priors."""
         kinds = str, os.PathLike, Record
         given = [records] if isinstance(records, kinds) or not isinstance(records, Iterable) else [*records]
         given = [check_type("records", one, *kinds) for one in given if records is not None]
@@ -225,7 +225,7 @@ class Tuner:
         del self._priors[_GROUPS:]
 
     def _cost(self, runtimes: Iterable[float]) -> Floats:
-        """Return what is to be small."""
+        """Return the values to minimize."""
         values = np.maximum(np.array([*runtimes], np.float64), 1e-300)  # records may have 0
         return 1 / values if self.direction == "maximize" else values
 
@@ -233,25 +233,26 @@ class Tuner:
 
     @property
     def records(self) -> int:
-        """Number of measurements that were told."""
+        """Number of measurements so far."""
         return len(self._values)
 
-    def _told(self) -> Codes:
+    def _measured(self) -> Codes:
+        """Return the codes (m, P) of all configurations measured."""
         rows = b"".join(self._runtimes)
         return np.frombuffer(rows, np.int32).reshape(len(self._runtimes), len(self.space.names))
 
     @property
     def best(self) -> Config | None:
-        """The best configuration that was told; None before one ran."""
+        """The best configuration measured; None before one ran."""
         cost = self._cost(self._median.values())
         cost[np.array([*self._cause.values()], np.int64) > 0] = np.nan
         if np.isnan(cost).all():
             return None
-        return self.space.configs(self._told()[[np.nanargmin(cost)]])[0]
+        return self.space.configs(self._measured()[[np.nanargmin(cost)]])[0]
 
     @property
     def best_runtime(self) -> float:
-        """Its runtime, the median of all that were told; NaN before one ran."""
+        """Its runtime, the median of its measurements; NaN before one ran."""
         best = self.best
         return math.nan if best is None else self._median[self.space.codes([best])[0].tobytes()]
 
@@ -270,7 +271,7 @@ class Tuner:
         Returns
         -------
         list of dict
-            Configurations that were never told. The default comes first, if it was not.
+            Configurations that were not measured yet. The default comes first, if it was not.
 
         Raises
         ------
@@ -294,42 +295,42 @@ class Tuner:
     def _wanted(self, n: int, more: Codes, seen: set[bytes]) -> Codes:
         """Return configs (m, P) among which n were not seen, the most wanted first."""
         count, cost, causes = self._learnt
-        rows, told = len(causes), self._told()
+        rows, measured = len(causes), self._measured()
         if causes.count(0) < _FIRST:
-            return self._first(n, told, more, seen)
-        length = n + len(told) - rows + len(more)  # those seen since may be among the most wanted
+            return self._first(n, measured, more, seen)
+        length = n + len(measured) - rows + len(more)  # those seen since may be among the most wanted
         drawn = max(_DRAWN, length + rows)
         if self._planned != (count, drawn) or len(self._plan) < length:
-            before = {code.tobytes() for code in told[:rows]}
-            pool = self._pool(drawn, told[:rows], cost, before, count)
+            before = {code.tobytes() for code in measured[:rows]}
+            pool = self._pool(drawn, measured[:rows], cost, before, count)
             length = min(max(length, count // _SHARE), len(pool))
-            chosen = self._choose(told[:rows], cost, np.array(causes, np.int32), pool, length)
+            chosen = self._choose(measured[:rows], cost, np.array(causes, np.int32), pool, length)
             self._planned, self._plan = (count, drawn), pool[chosen]
         return self._plan
 
-    def _first(self, n: int, told: Codes, more: Codes, seen: set[bytes]) -> Codes:
+    def _first(self, n: int, measured: Codes, more: Codes, seen: set[bytes]) -> Codes:
         """Return n configs before there is a surrogate."""
         drawn, count = max(_DRAWN, n + len(seen)), len(self._values)
-        pool = self._pool(drawn, told, self._cost(self._median.values()), seen, count)
+        pool = self._pool(drawn, measured, self._cost(self._median.values()), seen, count)
         known, n = self._of(pool), min(n, len(pool))
         if known.shape[1]:
             return pool[np.argsort(known.mean(1), kind="stable")[:n]]
-        there = self.space.core.columns(np.concatenate([told, more]))
+        there = self.space.core.columns(np.concatenate([measured, more]))
         return pool[_core.first_configs(there, self.space.core.columns(pool), n, self._key(count))]
 
-    def _choose(self, told: Codes, cost: Floats, cause: NDArray[np.int32], pool: Codes, count: int) -> Any:
+    def _choose(self, rows: Codes, cost: Floats, cause: NDArray[np.int32], pool: Codes, count: int) -> Any:
         """Return positions in the pool."""
         if not count:
             return np.empty(0, np.int64)
-        ran, known = cause == 0, self._of(np.concatenate([told, pool]))
+        ran, known = cause == 0, self._of(np.concatenate([rows, pool]))
         early, y = bool(ran.sum() < _EARLY), np.zeros(len(cause))
         gaining = early or len(cause) - 1 - np.flatnonzero(ran)[np.argmin(cost[ran])] < _PATIENCE
         y[ran] = targets(cost[ran], "normal-score")
         if early:  # the size of gains matters too
             logs = np.log(cost[ran])
             y[ran] = (y[ran] + (logs - logs.mean()) / max(logs.std(), 1e-9)) / 2
-        x = np.column_stack([self.space.core.columns(told), known[: len(told)]])
-        candidates = np.column_stack([self.space.core.columns(pool), known[len(told) :]])
+        x = np.column_stack([self.space.core.columns(rows), known[: len(rows)]])
+        candidates = np.column_stack([self.space.core.columns(pool), known[len(rows) :]])
         asked = _core.next_configs(x, y, cause, candidates, count, bool(gaining), self._key(self._learnt[0]))
         self._asked = asked[1:]
         return asked[0]
@@ -337,7 +338,7 @@ class Tuner:
     def _key(self, count: int) -> int:
         return ((self.seed << 32) + (self.seed >> 32) + count) % 2**64
 
-    def _pool(self, drawn: int, told: Codes, cost: Floats, seen: set[bytes], count: int) -> Codes:
+    def _pool(self, drawn: int, measured: Codes, cost: Floats, seen: set[bytes], count: int) -> Codes:
         """Return candidates (m, P) that were not seen; of a large space, some are drawn."""
         if self._every is not None:
             free = np.ones(len(self._every), np.bool_)
@@ -345,7 +346,7 @@ class Tuner:
             return self._every[free]
         best = [i for i in np.argsort(cost, kind="stable")[:_NEAR] if not math.isnan(cost[i])]
         parts = [self.space.core.sample(drawn, self._key(count))]
-        parts += [self.space.core.neighbours(told[i]) for i in best]
+        parts += [self.space.core.neighbours(measured[i]) for i in best]
         codes = np.unique(np.concatenate(parts), axis=0)
         return codes[[code.tobytes() not in seen for code in codes]]
 
@@ -365,7 +366,7 @@ class Tuner:
         return np.column_stack([np.zeros((len(codes), 0)), *columns])
 
     def report(self) -> TunerReport:
-        """Return what was told and what the tuner makes of it.
+        """Return a report of the measurements and the surrogate.
 
         Returns
         -------
@@ -373,7 +374,7 @@ class Tuner:
             With a table, a picture and JSON.
         """
         cost, cause = self._cost(self._median.values()), np.array([*self._cause.values()], np.int64)
-        ran, known = cause == 0, self._of(self._told())
+        ran, known = cause == 0, self._of(self._measured())
         names = [name for name, *_ in self._priors] + ["ranker"] * (self.ranker is not None)
         taus = {
             name: metrics.kendall_tau(known[ran, i], cost[ran]) if ran.sum() > 1 else math.nan

@@ -284,7 +284,7 @@ def candidates(
 
 
 def _drawing(space: str, n_configs: int, seed: int, timeout: float) -> dict[str, Any]:
-    """Check what says which configs are drawn, and how long the compiler may take."""
+    """Check the arguments that choose the configs, and the time limit of the compiler."""
     _above_zero("timeout", timeout)
     return {
         "space": check_choice("space", space, SPACES), "n_configs": check_whole("n_configs", n_configs, 2),

@@ -38,7 +38,7 @@ class Stages:
     """Ask for the next configs of a graph, and learn what they took: a tuner for :func:`tpugraphs.tune`.
 
     A Gaussian process over the configs starts with the mean and the covariance that a ranker expects. The
-    next config is that of the largest expected improvement. It is a pure function of what it was told.
+    next config is that of the largest expected improvement. It is a pure function of the measurements.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ class Stages:
         Returns
         -------
         list of dict
-            Configs that were not told and are not the same program as one that was.
+            Configs that were not measured, and are not the same program as one that was.
         """
         chosen: list[int] = []
-        told = self._told()
+        told = self._measured()
         while len(chosen) < n and len(told) < len(self.configs):
             row, expected = self._next(told)
             runtime = self._known(row)
@@ -105,7 +105,7 @@ class Stages:
         return [self.configs[row] for row in chosen]
 
     def tell(self, configs: Sequence[Config], runtimes: Any, status: Any = None) -> None:
-        """Learn what was measured; the default has to be told first.
+        """Learn what was measured; the default has to come first.
 
         Parameters
         ----------
@@ -125,23 +125,24 @@ class Stages:
         logs = np.log(np.where(values > 0, values, math.inf))  # NaN and 0 stand for failures
         return np.asarray(_SCALE * np.where(logs > 0, _SLOW * np.tanh(logs / _SLOW), logs))
 
-    def _told(self) -> dict[int, float]:
+    def _measured(self) -> dict[int, float]:
+        """Return the scores of the measured configs by row."""
         return dict(zip(self.runtimes, self._scores(self.runtimes.values()).tolist(), strict=True))
 
     def expected(self, told: dict[int, float] | None = None) -> tuple[Floats, Floats]:
-        """Return means (C,) and variances (C,) of the scores of all configs, given what was told.
+        """Return means (C,) and variances (C,) of the scores of all configs, given measurements.
 
         Parameters
         ----------
         told : dict of int to float, optional
-            Scores by row; by default those of what was told.
+            Scores by row; by default those of all measurements.
 
         Returns
         -------
         mean, variance : (C,) float64
             A score is 8 times the logarithm of runtime / default; slow configs are alike.
         """
-        told = self._told() if told is None else told
+        told = self._measured() if told is None else told
         rows, scores = np.array([*told], np.int64), np.array([*told.values()])
         cross = self._covariance[rows]
         gain = np.linalg.solve(cross[:, rows] + _NOISE * np.eye(len(rows)), cross).T

@@ -39,7 +39,7 @@ _SHARED = re.compile(r"LIBRARY_FUSION_TYPE_|CPU_SCHEDULER_TYPE_|^xla_(?:cpu_)?(?
 
 @dataclass(frozen=True)
 class Memory:
-    """What it brings to keep freed memory, measured in fresh processes without any option.
+    """Gain from keeping freed memory, measured in fresh processes without any option.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class TunedFunction:
         self._direct = jax.jit(self.fn, compiler_options=self.options or None)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call the function. Leaves of the arguments that are no arrays are constants of the program."""
+        """Call the function. Leaves of the arguments that are not arrays are constants of the program."""
         if not named and all(isinstance(one, _ARRAYS) for one in args):  # sooner than by leaves
             return self._called(self._direct, args, args, named)
         leaves, tree = jax.tree.flatten((args, named))

@@ -14,7 +14,7 @@ _MEANING = (
 
 
 def add_files(parser: Parser, **how: Any) -> None:
-    """Add the files to read, and what their records miss."""
+    """Add the files to read, and options for names that their records lack."""
     option(parser, "file FILE", _MEANING, **how)
     option(parser, "--problem NAME", "of records whose file does not name it", default="")
     option(parser, "--device NAME", "of records whose file does not name it", default="")
