@@ -363,7 +363,7 @@ class _Run:
         return len(self.search) - at >= max(at, _STALE)
 
     def cost(self, record: Record) -> float:
-        """Return what is to be made small; infinity after a failure."""
+        """Return the value to minimize; infinity after a failure."""
         if record.status != "correct":
             return math.inf
         value: float = record.runtime

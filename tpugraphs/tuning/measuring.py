@@ -53,7 +53,7 @@ class Failed(Error):
 
 
 class Outcome(NamedTuple):
-    """What came of one measurement; a measure function may return one to also tell the time of compiling.
+    """Result of one measurement; a measure function may return one to report the time of compiling, too.
 
     Parameters
     ----------
