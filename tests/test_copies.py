@@ -37,7 +37,7 @@ def of_model(**how):
 
 @dataclass(frozen=True)
 class Fields(TrainingFields):
-    """Fields of a recipe of one's own."""
+    """Fields of a custom recipe."""
 
     wide: int = option(8, 1, 64, doc="columns")
 

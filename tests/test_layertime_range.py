@@ -1,4 +1,4 @@
-"""Layers beyond those that were learnt from: what counts as beyond, and what is said of them."""
+"""Layers beyond those that were learnt from: what counts as beyond, and how their predictions are marked."""
 
 import inspect
 import math

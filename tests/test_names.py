@@ -24,7 +24,7 @@ TIMES = np.exp(VALUES[:, 0] + 0.2 * VALUES[:, 1])
 
 
 class Frame:
-    """A table with columns by name, as a library of one's own might have it."""
+    """A table with columns by name, as a user's library might have it."""
 
     def __init__(self, values: Any, names: Any) -> None:
         self.values, self.columns, self.shape = np.asarray(values), names, np.shape(values)

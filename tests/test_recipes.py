@@ -158,7 +158,7 @@ def test_the_recipes_build_the_model_that_is_compared_with_pytorch(name, cross):
     assert numbered(ours) == numbered(models.first_layout(cross=cross, dropout=0.2))
 
 
-# ---- recipes of one's own ---------------------------------------------------------------------------------
+# ---- custom recipes --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Schemas and the graphs that have one: what fits, what is refused, and how it is said."""
+"""Schemas and the graphs that have one: what fits, what is refused, and the messages."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Everything that ranks behind one face: networks, trees, ensembles, routes, baselines, a class of one's own."""
+"""Everything that ranks behind one face: networks, trees, ensembles, routes, baselines, a custom class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of one's own written in PyTorch: equal to the same in NumPy, in training, files and digests."""
+"""Custom losses written in PyTorch: equal to the same in NumPy, in training, files and digests."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""Graphs as those of PyTorch Geometric and back; the page on PyTorch runs; what is said where packages are missing."""
+"""Graphs as those of PyTorch Geometric and back; the page on PyTorch runs; errors where packages are missing."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""tg.tune: budgets, failures, timeouts, farms, journals, and what is said of the gain."""
+"""tg.tune: budgets, failures, timeouts, farms, journals, and the report of the gain."""
 
 import faulthandler
 import json
@@ -631,7 +631,7 @@ def test_killed_at_any_moment_it_goes_on_exactly(tmp_path, seed, batch, limit):
     assert len(kept) == len(set(kept)) == len(whole.records)  # nothing was measured twice
 
 
-# ---- what is said
+# ---- reports
 
 
 def test_a_gain_within_noise_is_none():

@@ -101,7 +101,7 @@ assert_type(tg.Routed({"layout": ranker}).route(graph), tg.ranker.Scorer)
 
 
 class Mine(tg.ranker.ScorerBase):
-    """A scorer of one's own is one to checkers, too."""
+    """A custom scorer is a scorer for type checkers, too."""
 
     @property
     def kind(self) -> str:
