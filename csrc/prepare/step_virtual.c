@@ -58,7 +58,7 @@ static tg_status append(tg_draft *d, int64_t more, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, y, cols, x->finite);
 }
 
-/* The graph before pruning grows: `more` nodes behind the stored ones, edges behind those that there are. */
+/* Append `more` nodes and edges to the graph before pruning. */
 static void grow_whole(const tg_use *use, tg_draft *d, int64_t more, int64_t *block) {
     memcpy(block, d->copied, (size_t)(2 * d->E) * sizeof *block);
     d->whole_E = connect(use, d, block, d->E);

@@ -192,7 +192,7 @@ static int wrong_shape(const door *d, const char *width, const long long *shape)
     return fail("node_config_feat", expected, NULL, found);
 }
 
-/* As many as the schema has, but for the `have` that there are. */
+/* Refuse `have` digits per node, where the schema has another number. */
 static int digits_per_node(const door *d, long long have) {
     char expected[64], found[32] = "none";
     snprintf(expected, sizeof expected, "%zd digit%s per node, as in the schema", d->values->n,

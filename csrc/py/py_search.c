@@ -429,7 +429,7 @@ static cells_given take_cells(PyObject *const o[5]) {
 static PyObject *if_there(PyArrayObject *made, int there) {
     if (made == NULL || there) return (PyObject *)made;
     Py_DECREF((PyObject *)made);
-    return PyErr_Format(PyExc_ValueError, "expected codes of values that there are");
+    return PyErr_Format(PyExc_ValueError, "expected codes of existing values");
 }
 
 /* cells_make(codes (n, P) int32, first (P,), row (S,), of (M,), cells (R, M, W) int8) -> (n, M, W) int8 */

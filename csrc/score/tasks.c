@@ -34,7 +34,7 @@ static tg_status read_learnt(learnt *l, const char *kind, int given, const tg_sa
     l->rows = table == NULL || table->ndim < 1 ? 0 : table->shape[0];
     l->F = of == NULL ? 0 : of->count;
     if (l->rows < 1 || l->rows > MOST || l->F > given)
-        return tg_fail_field(err, kind, "1..1000 rows of columns that there are", "%lld of %lld",
+        return tg_fail_field(err, kind, "1..1000 rows of existing columns", "%lld of %lld",
                              (long long)l->rows, (long long)l->F);
     tg_status status = tg_take_tensor(file, column, TG_DTYPE_I64, l->F, 0, (void **)&l->column, err);
     if (status == TG_OK) status = tg_take_tensor(file, mean, TG_DTYPE_F64, l->F, 0, (void **)&l->mean, err);
@@ -43,8 +43,8 @@ static tg_status read_learnt(learnt *l, const char *kind, int given, const tg_sa
         status = tg_take_tensor(file, kind, TG_DTYPE_F64, l->rows, l->F, (void **)&l->x, err);
     for (int64_t f = 0; status == TG_OK && f < l->F; f++) {
         if (l->column[f] < 0 || l->column[f] >= given)
-            status = tg_fail_field(err, column, "columns that there are", "%lld of %d",
-                                   (long long)l->column[f], given);
+            status =
+                tg_fail_field(err, column, "existing columns", "%lld of %d", (long long)l->column[f], given);
         else if (l->scale[f] < LEAST)
             status = tg_fail_field(err, scale, "at least 1e-100", "%g", l->scale[f]);
     }

@@ -53,7 +53,7 @@ int tg_cells_make(uint8_t *made, const tg_cell_map *map, const int32_t *codes, i
     return 1;
 }
 
-/* *sum of the slopes (W, V) of a cell at its digits (W); 0 for digits that there are not. */
+/* *sum of the slopes (W, V) of a cell at its digits (W); 0 for digits that do not exist. */
 static int sum_slopes(const float *slope, const int8_t *digits, int64_t W, int64_t V, int low, float *sum) {
     *sum = 0;
     for (int64_t d = 0; d < W; d++) {

@@ -19,8 +19,8 @@ typedef struct tg_cell_map {
     const int64_t *of;    /* (M): the parameter that sets each cell */
 } tg_cell_map;
 
-/* made (n, M, W) bytes: the cells of codes (n, P), copied out of cells (R, M, W). 0 for a code or a place that there is
-   not. */
+/* made (n, M, W) bytes: the cells of codes (n, P), copied out of cells (R, M, W). 0 for a code or
+   place that does not exist. */
 int tg_cells_make(uint8_t *made, const tg_cell_map *map, const int32_t *codes, int64_t n,
                   const uint8_t *cells, int64_t R, int64_t W);
 
