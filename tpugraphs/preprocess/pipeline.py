@@ -88,7 +88,7 @@ class Pipeline:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Make what belongs to this process."""
+        """Make what is not pickled: the program of the core and the kept graphs."""
         self._core = self._program()
         self._fitting = self._core, False  # of a fit that has begun: its state, and whether steps are known
         self._kept = _core.Store()  # pruned parts of graphs, by their edges

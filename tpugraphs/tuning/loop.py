@@ -100,7 +100,7 @@ def tune(
     problem, device : str
         Names in the records. A journal may hold many problems and devices.
     reference : int
-        The default is measured again after so many evaluations, to notice drift; 0 for never.
+        The default is measured again after this many evaluations, to notice drift; 0 for never.
     confirm : int
         Rounds of the confirmation, 0 for none.
     verbose : bool, optional

@@ -47,10 +47,10 @@ class Tuner:
     The surrogate is a Gaussian process over the parameters, or extremely randomized trees where they order
     the measurements better, by cross-validation. The next configuration is that of the largest expected
     improvement; later, when 20 measurements brought no gain, that of the lowest confidence bound, until one
-    does. Those of one batch are chosen as if the ones before had been measured. After 60 measurements it
-    learns anew with every 5 % more. Failures are learnt apart, each cause by trees of its own. What a ranker
-    predicts, and what records of other problems and devices show, are further columns of the surrogate: a
-    prior that misleads is corrected.
+    does. Those of one batch are chosen as if the ones before had been measured. After 60 measurements the
+    surrogate is fitted again with every 5 % more. Failures are modelled separately, one set of trees per
+    cause. Predictions of a ranker, and records of other problems and devices, are further columns of the
+    surrogate: a prior that misleads is corrected.
 
     Parameters
     ----------

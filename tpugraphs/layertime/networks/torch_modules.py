@@ -38,7 +38,7 @@ def layers_of_torch(module: torch.nn.Module, example: object, batch_size: int | 
 
     These have a kind, as modules and as functions: convolutions (of one group, or of as many as channels in
     two dimensions), Linear and products of matrices, MultiheadAttention (its projections and its products
-    apart), `scaled_dot_product_attention`, LSTM (each layer and direction apart), BatchNorm, LayerNorm,
+    apart), `scaled_dot_product_attention`, LSTM (each layer and direction separately), BatchNorm, LayerNorm,
     MaxPool2d, AvgPool2d and their adaptive forms, ReLU, GELU, SiLU, Sigmoid, Tanh, Softmax, Embedding, and
     arithmetic of arrays. A ReLU, Tanh or Sigmoid of a convolution or dense layer becomes its column
     ``activation``. What is used twice counts twice.
