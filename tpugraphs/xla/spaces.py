@@ -190,7 +190,7 @@ def risks(options: Mapping[str, Any]) -> dict[str, str]:
     Parameters
     ----------
     options : mapping
-        Values by option name, from :func:`compiler_options` or `Tuned.options`.
+        Values by option name, from :func:`compiler_options` or `TunedFunction.options`.
 
     Returns
     -------
