@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import resource
 import subprocess
 import sys
 import warnings
@@ -313,6 +314,25 @@ def test_a_killed_measurement_continues(fake, tmp_path, cut):
     path.write_bytes(content + b"8,3")
     fake(path)
     assert path.read_bytes() == content
+
+
+def test_a_full_disk_is_an_error_and_leaves_whole_rows(fake, tmp_path):
+    """A disk that is nearly full takes a part of a row, and says nothing of it."""
+    whole, path = tmp_path / "whole.csv", tmp_path / "a.csv"
+    fake(whole)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for rows in (0, 3):
+        most = len(b"".join(lines[: rows + 1])) + 9
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                fake(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == b"".join(lines[: rows + 1] if rows else [])
+    fake(path)
+    assert Fake.built == 5 and path.read_bytes() == whole.read_bytes()
 
 
 def test_a_longer_table_continues_a_shorter_one(fake, tmp_path):

@@ -29,6 +29,7 @@ from tpugraphs.layertime.kinds import BYTES, KINDS, OPTIMIZERS, Floats, Kind, la
 from tpugraphs.layertime.table import Columns, Layers, LayerTable, read_table
 from tpugraphs.system import Interrupts, Progress, check_choice, check_number, check_whole, counted, machine
 from tpugraphs.system.files import absolute, locked
+from tpugraphs.system.journal import append_lines
 from tpugraphs.system.texts import MOST_BYTES, csv_columns, read_whole
 
 _NUMBER = "layer"  # column with the number of a row's layer
@@ -329,7 +330,7 @@ class Rows:
     def __init__(self, path: str | os.PathLike[str] | None, names: Sequence[str]) -> None:
         self.columns: dict[str, list[str]] = {name: [] for name in names}
         self.path = None if path is None else Path(absolute(path))
-        self._whole = 0  # bytes of the file that count
+        self._whole = 0  # bytes of the file that are rows, and the names of their columns
         if self.path is None:
             return
         if self.path.suffix != ".csv":
@@ -350,9 +351,10 @@ class Rows:
                 f"a table of this kind of layers to continue, with the columns {','.join(self.columns)}"
             )
             raise ConfigError(f"{self.path}: expected {expected}; found {found:.300}; choose another path")
-        self._whole = content.rindex(b"\n") + 1
-        if self._whole > len(head):
-            text = io.BytesIO(content[: self._whole])
+        whole = content.rindex(b"\n") + 1
+        if whole > len(head):
+            self._whole = whole
+            text = io.BytesIO(content[:whole])
             text.name = str(self.path)
             self.columns = csv_columns(text, most=4 * MOST_BYTES)
 
@@ -388,13 +390,11 @@ class Rows:
         return ConfigError(f"{self.path}: column {name!r}, row {row}: {wrong}; {todo}")
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """Add a row, to the file in one piece."""
+        """Add a row, to the file whole or not at all; the first comes with the names of the columns."""
         row = {name: str(values[name]) for name in self.columns}
         if self.path is not None:
-            text = _line(row.values()) if self._whole else _line(row) + _line(row.values())
-            with open(self.path, "ab", buffering=0) as file:
-                file.write(text)
-            self._whole += len(text)
+            head = b"" if len(self) else _line(row)
+            append_lines(self.path, head + _line(row.values()), alone=True)
         for name, word in row.items():
             self.columns[name].append(word)
 
