@@ -6,8 +6,9 @@ from refusals import refuses
 from test_layertime import layers
 
 from tpugraphs import _core
-from tpugraphs.layertime import read_table, roofline_ms
+from tpugraphs.layertime import DEVICES, read_table, roofline_ms
 from tpugraphs.layertime.costs import Costs, fitted
+from tpugraphs.layertime.devices import FIGURES
 
 
 def test_short_and_long_layers_weigh_alike():
@@ -31,6 +32,33 @@ def test_a_device_takes_over_what_it_did_not_run():
     fixed, working = costs.parts(timed)
     off = np.abs((fixed + working) / ms - 1)
     assert off[own & trained].mean() < 0.15 and off[own & ~trained].mean() < 0.05
+
+
+def test_the_range_of_log_time_has_twelve_bins():
+    """The squared weight of a layer falls with the root of the number of layers in its bin."""
+    place = np.repeat([0.0, 0.08, 0.086, 1.0], 5)  # the first two groups share the bin up to 1 / 12
+    ms = np.exp(3 * place)
+    groups = (place[:, None] == np.unique(place)) * ms[:, None]
+    found, products, _ = fitted(groups, ms)
+    np.testing.assert_allclose(found, 1)
+    np.testing.assert_allclose(np.diag(products) / products[3, 3], [0.5**0.5, 0.5**0.5, 1, 1])
+
+
+def test_own_layers_outweigh_those_of_other_devices():
+    """Of two devices of equal figures, one takes four times as long. The other counts a hundredth.
+
+    With factors c of work and a weight w of the other, the fast one minimises (c - 1)^2 + w (c / 4 - 1)^2, and
+    the slow one (c / 4 - 1)^2 + w (c - 1)^2.
+    """
+    one = read_table(layers(400), "dense")
+    figures = {name: np.full(len(one), getattr(DEVICES["P100"], name)) for name in FIGURES}
+    slow = np.arange(len(one)) % 2 == 1
+    times = np.where(slow, 4, 1)
+    described = {**one.columns, **figures, "device": np.where(slow, "slow", "fast")}
+    ms = roofline_ms(read_table(described, "dense", timed=False)) * times
+    table = read_table({**described, "ms": ms}, "dense")
+    off = np.log(np.sum(Costs.fit(table).parts(table), 0) / ms)
+    assert 0 < off[~slow].mean() < 0.01 and off[slow].mean() == pytest.approx(np.log(0.26 / 0.29), rel=0.3)
 
 
 def test_least_squares_have_no_negative_factors():
