@@ -174,7 +174,7 @@ def network_time(
 
     Parameters
     ----------
-    models : dict of str to LayerAny
+    models : dict of str to LayerTimeModel
         By kind; anything with `predict` and `predict_interval` will do. A dense layer is predicted by a model
         of ``linear`` if there is none of ``dense``, and the other way round; so are ``conv2d`` and ``conv``.
         If the other kind has no column for activations, they become layers of kind ``elementwise``. Without
@@ -197,7 +197,7 @@ def network_time(
     latency_ms, overlap : float
         See `ring_ms` and `exposed_ms`.
     method : {"ring", "last-layer"}
-    last_model : LayerAny, optional
+    last_model : LayerTimeModel, optional
         Model of the last layer in ``last-layer``, such as one that was measured on several devices.
     level : float or None
         Of the interval; None: no intervals.
