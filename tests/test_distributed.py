@@ -212,6 +212,27 @@ def test_messages_of_any_length_reach_all(size):
     assert together(size, work) == [[sent] * 4] * size
 
 
+def test_values_arrive_as_they_are():
+    def value(rank):
+        table = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::2] + rank
+        return {
+            "table": table,
+            "none": np.zeros((0, 3)),
+            "more": (b"\n\0{", [1.5, None, "\n"]),
+            "one": np.int64([rank]),
+        }
+
+    for found in together(3, lambda comm: Ranks(comm).exchange(lambda: value(comm.rank))):
+        for rank, one in enumerate(found):
+            assert one["more"] == [b"\n\0{", [1.5, None, "\n"]]
+            for name in ("table", "none", "one"):
+                np.testing.assert_array_equal(one[name], value(rank)[name], strict=True)
+            one["table"] += 1  # it may be written to
+
+    for error in together(2, lambda comm: Ranks(comm).exchange(lambda: {1, 2})):
+        assert "values of JSON, bytes and arrays, got set" in str(error)
+
+
 def test_an_error_on_one_rank_ends_the_work_of_all():
     def work(comm):
         def own():

@@ -75,17 +75,14 @@ def run(args: Args) -> None:
 def _scored(
     ranker: Any, graphs: Any, args: Args, ranks: tg.distributed.CommunicatorLike | None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield names of graphs and scores (C,); several ranks take turns with the graphs."""
-    import numpy as np
+    """Return names of graphs and scores (C,); several ranks take turns with the graphs."""
 
-    def scored(number: int) -> tuple[str, str, list[float]]:
+    def scored(number: int) -> tuple[str, Any]:
         graph = graphs[number]
-        scores = ranker.predict(graph, tta=args.tta, precision=args.precision)
-        return graph.name, scores.dtype.str, scores.tolist()
+        return graph.name, ranker.predict(graph, tta=args.tta, precision=args.precision)
 
     facts = tg.data.identity.facts({"graphs": graphs})
-    for name, dtype, scores in tg.distributed.ranks.in_turns(ranks, len(graphs), scored, facts):
-        yield name, np.array(scores, dtype)
+    return tg.distributed.ranks.Ranks(ranks).each(len(graphs), scored, facts)
 
 
 def _show(args: Args, name: str, scores: Any, order: Any) -> None:

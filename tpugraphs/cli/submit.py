@@ -102,8 +102,6 @@ def run(args: Args) -> int:
 
 def _rank(args: Args, ranks: tg.distributed.CommunicatorLike | None) -> tuple[Rankings, dict[str, int]]:
     """Rank the graphs of DATA; return rankings and numbers of configs by submission ID."""
-    import numpy as np
-
     ranker = common.open_rankers(args, ranks)
     graphs = _opened(args, args.data, args.split or "test")
     rankings: Rankings = {}
@@ -112,16 +110,15 @@ def _rank(args: Args, ranks: tg.distributed.CommunicatorLike | None) -> tuple[Ra
 
     def ranked(i: int) -> tuple[Any, ...]:
         graph = graphs[i]
-        made = ranker.rank(graph, **options).tolist()
+        made = ranker.rank(graph, **options)
         return graph.submission_id, made, graph.num_configs, str(graph.path or graph.name)
 
-    rows = tg.distributed.ranks.in_turns(
-        ranks, len(graphs), ranked, tg.data.identity.facts({"graphs": graphs})
-    )
+    facts = tg.data.identity.facts({"graphs": graphs})
+    rows = tg.distributed.ranks.Ranks(ranks).each(len(graphs), ranked, facts)
     for row_id, ranking, count, file in tracked(rows, "rank", "graph", None, len(graphs)):
         if row_id in rankings:
             raise DataError(f"{row_id} is given twice; leave one out", file=file, field="name")
-        rankings[row_id], counts[row_id] = np.array(ranking, np.int64), count
+        rankings[row_id], counts[row_id] = ranking, count
     return rankings, counts
 
 

@@ -20,7 +20,7 @@ from tpugraphs.data.description import judge
 from tpugraphs.data.identity import facts
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS
-from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system import absolute, counted, markup, tables, tracked
 
@@ -382,7 +382,7 @@ def audit(
             findings = _findings(name, collection, needed, [("unreadable", text)])
             return asdict(GraphAudit(name, collection, None, file, findings=findings))
 
-    every = in_turns(communicator, len(sources), audited, facts({"graphs": Split(sources)}))
+    every = Ranks(communicator).each(len(sources), audited, facts({"graphs": Split(sources)}))
     return Audit([_restored(one) for one in tracked(every, "audit", "graph", verbose, len(sources))])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import json
 import os
 import shutil
 import time
@@ -12,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,26 +200,26 @@ def pack_tree(
     os.makedirs(to, exist_ok=True)
     with ExitStack() as stack:
 
-        def plan() -> bytes:
+        def plan() -> Any:
             if ranks.rank > 0:
-                return b""
+                return None
             stack.enter_context(locked(to, "another packing run"))  # until all ranks have ended
             return _plan(root, base, to, root if out is None else to, verify)
 
-        failed, todo = json.loads(ranks.exchange(plan)[0])
+        failed, todo = ranks.exchange(plan)[0]
 
-        def work() -> bytes:
+        def work() -> dict[str, Any]:
             own = PackReport(failed=failed if ranks.rank == 0 else [])
             _run(threads, [_Job(*one) for one in todo[ranks.rank :: ranks.size]], verify, own, verbose)
-            return json.dumps(vars(own)).encode()
+            return vars(own)
 
-        parts = [PackReport(**json.loads(part)) for part in ranks.exchange(work)]
+        parts = [PackReport(**part) for part in ranks.exchange(work)]
     report = functools.reduce(PackReport.plus, parts)
     report.seconds = time.monotonic() - began
     return report
 
 
-def _plan(root: str, base: str, to: str, packs: str, verify: bool) -> bytes:
+def _plan(root: str, base: str, to: str, packs: str, verify: bool) -> Any:
     """Clean up, and list what is to be done: the files that cannot be opened, and the jobs."""
     report, targets = PackReport(), _targets(_below(root, ("pb", "npz")), base, to)
     for place in {os.path.dirname(path) for path in targets}:
@@ -234,7 +234,7 @@ def _plan(root: str, base: str, to: str, packs: str, verify: bool) -> bytes:
     todo = [*_todo(targets, report), *alone]
     _check_space(to, sum(job.need for job in todo))
     jobs = [(job.target, job.source, job.place, job.fresh, job.size, job.need) for job in todo]
-    return json.dumps([report.failed, jobs]).encode()
+    return report.failed, jobs
 
 
 def _below(path: str, suffixes: tuple[str, ...]) -> list[str]:

@@ -31,6 +31,7 @@ _HEAD = struct.Struct("<4sBQ")  # of a message that `exchange` passes on: mark, 
 _MARK, _DONE, _STOPPED, _FAILED = b"tgrk", 0, 1, 2
 _LONGEST = 1 << 34  # bytes of a message
 _CHUNK = 1 << 20
+_CONTENT = "\0content"  # stands for an array or bytes in a message
 _ISA, _MIXED = "instruction set", "TPUGRAPHS_MIXED_ISA"
 _REMEDY = f"; TPUGRAPHS_ISA sets one that all have, {_MIXED}=1 allows several, with other bits"
 
@@ -235,6 +236,41 @@ def communicator() -> CommunicatorLike | None:
     return None
 
 
+# ---- what ranks pass on
+
+
+def _packed(value: Any) -> bytes:
+    """Return a value as JSON in one line, and then the contents of the arrays and bytes in it."""
+    contents = list[bytes]()
+
+    def apart(one: Any) -> dict[str, Any]:
+        if not isinstance(one, (bytes, np.ndarray)):
+            raise TypeError(f"ranks: expected values of JSON, bytes and arrays, got {type(one).__name__}")
+        kind = (one.dtype.str, one.shape) if isinstance(one, np.ndarray) else None
+        contents.append(one.tobytes() if isinstance(one, np.ndarray) else one)
+        return {_CONTENT: [len(contents[-1]), kind]}
+
+    text = json.dumps(value, default=apart).encode()
+    return b"\n".join([text, b"".join(contents)])
+
+
+def _unpacked(message: bytes) -> Any:
+    """Return what `_packed` was given."""
+    text, _, contents = message.partition(b"\n")
+    at = 0
+
+    def whole(entry: dict[str, Any]) -> Any:
+        nonlocal at
+        if entry.keys() != {_CONTENT}:
+            return entry
+        size, kind = entry[_CONTENT]
+        at += size
+        own = contents[at - size : at]
+        return own if kind is None else np.frombuffer(own, kind[0]).reshape(kind[1]).copy()
+
+    return json.loads(text, object_hook=whole)
+
+
 # ---- what ranks agree on
 
 
@@ -256,8 +292,10 @@ class Ranks:
         rank = self.rank if rank is None else rank
         return range(count * rank // self.size, count * (rank + 1) // self.size)
 
-    def exchange(self, work: Callable[[], bytes]) -> list[bytes]:
-        """Return what the work of every rank returned; what one raises ends it on all.
+    def exchange(self, work: Callable[[], Any]) -> list[Any]:
+        """Return what the work of every rank returned, as far as JSON has it, with NumPy arrays and bytes.
+
+        Tuples arrive as lists. What one raises ends the work on all.
 
         Raises
         ------
@@ -271,7 +309,7 @@ class Ranks:
         sent, kind = b"", _DONE
         raised: BaseException | None = None
         try:
-            sent = work()
+            sent = _packed(work())
         except KeyboardInterrupt as error:
             raised, kind = error, _STOPPED
         except Exception as error:
@@ -290,7 +328,7 @@ class Ranks:
             raise Error(f"rank {rank}: {found[rank].decode(errors='replace')}")
         if _STOPPED in kinds:
             raise KeyboardInterrupt
-        return found
+        return list(map(_unpacked, found))
 
     def _gather(self, mine: bytes, sizes: Sequence[int]) -> list[bytes]:
         to = bytearray(sum(sizes))
@@ -298,16 +336,17 @@ class Ranks:
         ends = itertools.accumulate(sizes)
         return [bytes(memoryview(to)[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
 
-    def each(self, count: int, work: Callable[[int], bytes], facts: Facts | None = None) -> Iterator[bytes]:
+    def each(self, count: int, work: Callable[[int], Any], facts: Facts | None = None) -> Iterator[Any]:
         """Yield what the work on each of `count` items returned, in order; the ranks take turns with them.
 
-        Ranks whose `facts` differ are refused first, see `agree_on_bits`.
+        Values are passed on as by `exchange`. Ranks whose `facts` differ are refused first, see
+        `agree_on_bits`.
         """
         if facts is not None:
             self.agree_on_bits(lambda: {"number of items": count, **facts()})
         for start in range(0, count, self.size):
             own = start + self.rank
-            job = functools.partial(work, own) if own < count else bytes
+            job = functools.partial(work, own) if own < count else lambda: None
             yield from self.exchange(job)[: count - start]
 
     def agree(self, facts: Facts) -> None:
@@ -318,12 +357,12 @@ class Ranks:
         ConfigError
             The first that differs, and on which rank.
         """
-        text = b""
+        text = ""
 
-        def hashed() -> bytes:
+        def hashed() -> str:
             nonlocal text
-            text = json.dumps(facts(), default=str).encode()
-            return hashlib.blake2b(text).digest()
+            text = json.dumps(facts(), default=str)
+            return hashlib.blake2b(text.encode()).hexdigest()
 
         if self.alone or len(set(self.exchange(hashed))) == 1:
             return
@@ -353,7 +392,7 @@ class Ranks:
         """
         isa, mixed = _core.get_isa(), bool(os.environ.get(_MIXED))
         self.agree(lambda: {"version": __version__, **({} if mixed else {_ISA: isa}), **facts()})
-        if mixed and len(found := {one.decode() for one in self.exchange(isa.encode)}) > 1:
+        if mixed and len(found := set(self.exchange(lambda: isa))) > 1:
             sets = " and ".join(sorted(found))
             text = f"ranks use the instruction sets {sets}: last bits differ from those of ranks with one"
             warnings.warn(text, stacklevel=2)
@@ -364,31 +403,3 @@ def _first_difference(one: Any, other: Any) -> tuple[Any, Any]:
     if not (isinstance(one, list) and isinstance(other, list) and len(one) == len(other)):
         return one, other
     return next(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1])
-
-
-def in_turns(
-    comm: CommunicatorLike | None, count: int, work: Callable[[int], Any], facts: Facts
-) -> Iterator[Any]:
-    """Divide `count` items among ranks, and yield the result of `work` for each, in order.
-
-    Parameters
-    ----------
-    comm : CommunicatorLike, optional
-        The ranks; None: this process works alone.
-    count : int
-        Number of items.
-    work : callable
-        Takes the number of an item, from 0 on, and returns a value that JSON can hold.
-    facts : callable
-        Returns a dict that must be equal on all ranks.
-
-    Yields
-    ------
-    object
-        The result for the next item, the same on every rank.
-    """
-    if comm is None:
-        yield from map(work, range(count))
-    else:
-        for message in Ranks(comm).each(count, lambda i: json.dumps(work(i)).encode(), facts):
-            yield json.loads(message)

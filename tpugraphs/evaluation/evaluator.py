@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import partial
 from typing import Any, TypedDict
@@ -20,8 +18,6 @@ from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system import few, tracked
-
-_ARRAYS = ("scores", "runtimes")
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -136,8 +132,8 @@ def evaluate(
     elif not hasattr(each, "__len__"):
         raise ConfigError(f"graphs: expected a list to share over ranks, got {type(each).__name__}")
     else:
-        ranks, count = Ranks(communicator), len(each)
-        found = map(_unpacked, ranks.each(count, lambda i: _packed(judge(each[i])), facts({"graphs": each})))
+        plain = Ranks(communicator).each(len(each), lambda i: _plain(judge(each[i])), facts({"graphs": each}))
+        found = (one if isinstance(one, str) else [Row(**row) for row in one] for one in plain)
     rows: list[Row] = []
     not_listed: list[str] = []
     for one in tracked(found, "evaluate", "graph", verbose, len(each) if isinstance(each, Sized) else None):
@@ -178,21 +174,9 @@ def _judge(
     return rows
 
 
-def _packed(rows: list[Row] | str) -> bytes:
-    """Return what `_judge` returned as bytes, for other ranks."""
-    listed, content = [] if isinstance(rows, str) else rows, io.BytesIO()
-    facts = [[row.graph, row.collection, row.scorer, row.configs, row.values] for row in listed]
-    arrays = {f"{name}{i}": getattr(row, name) for i, row in enumerate(listed) for name in _ARRAYS}
-    np.savez(content, facts=np.array(json.dumps(rows if isinstance(rows, str) else facts)), **arrays)
-    return content.getvalue()
-
-
-def _unpacked(message: bytes) -> list[Row] | str:
-    with np.load(io.BytesIO(message), allow_pickle=False) as arrays:
-        facts = json.loads(str(arrays["facts"]))
-        if isinstance(facts, str):
-            return facts
-        return [Row(*one, *(arrays[f"{name}{i}"] for name in _ARRAYS)) for i, one in enumerate(facts)]
+def _plain(found: list[Row] | str) -> list[dict[str, Any]] | str:
+    """Return what `_judge` returned as values that ranks pass on."""
+    return found if isinstance(found, str) else [vars(row) for row in found]
 
 
 def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:

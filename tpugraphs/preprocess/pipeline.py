@@ -250,13 +250,13 @@ class Pipeline:
         Returns
         -------
         dict
-            What JSON can hold, for `go_on`.
+            Values that ranks pass on, for `go_on`.
         """
         core, begun = self._fitting
-        state = {name: array.tolist() for name, array in core.get_state().items()}
         schema = None if self.schema is None else self.schema.to_json()
         return {
-            "steps": self.steps, "schema": schema, "edges": self.has_edges, "begun": begun, "state": state
+            "steps": self.steps, "schema": schema, "edges": self.has_edges, "begun": begun,
+            "state": core.get_state(),
         }  # fmt: skip
 
     def go_on(self, fit: Mapping[str, Any]) -> None:
@@ -270,8 +270,7 @@ class Pipeline:
         self.steps, self.has_edges = fit["steps"], fit["edges"]
         self.schema = None if fit["schema"] is None else Schema.from_json(fit["schema"])
         core = self._program()
-        kinds = {name: array.dtype for name, array in core.get_state().items()}
-        core.set_state({name: np.array(one, kinds[name]) for name, one in fit["state"].items()}, True)
+        core.set_state(fit["state"], True)
         self._fitting = core, fit["begun"]
 
     def _extended(self, graph: Graph) -> tuple[Graph, Made | None, Floats | None]:

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,24 +112,10 @@ def compare(
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         run = partial(_kept, Path(folder), {fold.name: _content(fold) for fold in divided})
-    trials = map(run, tasks) if communicator is None else _in_turns(communicator, tasks, run)
-    return Comparison(tuple(progress.tracked(trials, "compare", "trial", verbose, len(tasks))), divided)
-
-
-def _in_turns(comm: CommunicatorLike, tasks: list[Task], run: Callable[[Task], Trial]) -> Iterator[Trial]:
-    """Yield the trials of all ranks, which pass them on as files."""
-    folds = {task.fold.name: task.fold for task in tasks}.items()
-    parts = {f"{part} of {name}": vars(fold)[part] for name, fold in folds for part in _PARTS}
-    with tempfile.TemporaryDirectory() as own:
-        place = Path(own, "trial")
-
-        def packed(i: int) -> bytes:
-            run(tasks[i]).save(place)
-            return place.read_bytes()
-
-        for message in Ranks(comm).each(len(tasks), packed, facts(parts)):
-            place.write_bytes(message)
-            yield Trial.load(place)
+    parts = {f"{part} of {fold.name}": vars(fold)[part] for fold in divided for part in _PARTS}
+    found = Ranks(communicator).each(len(tasks), lambda i: vars(run(tasks[i])), facts(parts))
+    shown = progress.tracked(found, "compare", "trial", verbose, len(tasks))
+    return Comparison(tuple(Trial(**one) for one in shown), divided)
 
 
 def _kept(folder: Path, data: Mapping[str, str], task: Task) -> Trial:

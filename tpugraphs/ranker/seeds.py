@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -396,23 +394,16 @@ def _fit_trees(
     rankers: Sequence[Ranker], train: Graphs, valid: Valid, options: Any, comm: CommunicatorLike | None
 ) -> None:
     """Fit rankers without networks one by one, or those of each rank there."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ranker")
+    ranks = Ranks(comm)
 
-        def fitted(i: int) -> bytes:
-            pass_on_interrupt(rankers[i].fit(train, valid, **options))
-            rankers[i].save(path)
-            return path.read_bytes()
+    def fitted(i: int) -> Any:
+        pass_on_interrupt(rankers[i].fit(train, valid, **options))
+        return None if ranks.alone else rankers[i].to_file()
 
-        if comm is None:
-            for one in rankers:
-                pass_on_interrupt(one.fit(train, valid, **options))
-            return
-        same = facts({"graphs to train on": train, "graphs to validate on": valid})
-        for i, message in enumerate(Ranks(comm).each(len(rankers), fitted, same)):
-            if i % comm.size != comm.rank:
-                path.write_bytes(message)
-                rankers[i]._take(Ranker.load(path).estimator)
+    same = facts({"graphs to train on": train, "graphs to validate on": valid})
+    for i, learnt in enumerate(ranks.each(len(rankers), fitted, same)):
+        if (rank := i % ranks.size) != ranks.rank:
+            rankers[i]._take(Ranker.from_file(f"rank {rank}", *learnt).estimator)
 
 
 def _members(rankers: Any) -> list[Ranker]:

@@ -1,6 +1,5 @@
 """Training of several networks side by side, in threads that take turns and on ranks that share them."""
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -47,49 +46,37 @@ def train_together(
     """
     if workers is not None:
         check_whole("workers", workers, 1)
-    rank, size = (0, 1) if communicator is None else (communicator.rank, communicator.size)
+    ranks = Ranks(communicator)
     with ExitStack() as stack:
         fits = list[Fit]()
         for i, (network, how) in enumerate(zip(networks, options, strict=True)):
-            mine = i % size == rank
+            mine = i % ranks.size == ranks.rank
             folder = stack.enter_context(locked_folder(how.checkpoint_dir)) if mine else None
             fits.append(network.begin(train, valid, folder, how, fits[0].data if shared and fits else None))
-        crew = Crew(fits[rank::size], workers)
+        crew = Crew(fits[ranks.rank :: ranks.size], workers)
 
-        def work() -> bytes:
+        def work() -> Any:
             crew.run(options[0].verbose)
             for fit in crew.fits:
                 if fit.step > 0 and fit not in crew.failed:
                     fit.end(crew.stop.pressed)
-            return b"" if communicator is None else _packed(crew)
+            if ranks.alone:
+                return None
+            return crew.stop.pressed, [crew.failed.get(fit) or fit.state() for fit in crew.fits]
 
-        if communicator is None:
-            work()
-        else:
-            ranks = Ranks(communicator)
-            ranks.agree_on_bits(lambda: {**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
-            for other, message in enumerate(ranks.exchange(work)):
-                if other != rank:
-                    _adopt(crew, fits[other::size], message)
-            crew.fits = fits
+        ranks.agree_on_bits(lambda: {**fits[0].facts(), "rankers": [fit.identity for fit in fits]})
+        for other, found in enumerate(ranks.exchange(work)):
+            if other != ranks.rank:
+                _adopt(crew, fits[other :: ranks.size], *found)
+        crew.fits = fits
     return crew
 
 
-def _packed(crew: Crew) -> bytes:
-    """Return the final states of a crew's fits as bytes, for `_adopt`."""
-    states = [b"" if fit in crew.failed else fit.state() for fit in crew.fits]
-    facts = [[crew.failed.get(fit), len(state)] for fit, state in zip(crew.fits, states, strict=True)]
-    return json.dumps([crew.stop.pressed, facts]).encode() + b"\n" + b"".join(states)
-
-
-def _adopt(crew: Crew, fits: Sequence[Fit], message: bytes) -> None:
-    """Take over the fits of another rank."""
-    head, _, rest = message.partition(b"\n")
-    pressed, facts = json.loads(head)
+def _adopt(crew: Crew, fits: Sequence[Fit], pressed: bool, ends: Sequence[Any]) -> None:
+    """Take over the fits of another rank, where each ended with a state, or failed with a text."""
     crew.stop.pressed |= pressed
-    for fit, (failed, length) in zip(fits, facts, strict=True):
-        if failed is not None:
-            crew.failed[fit] = failed
+    for fit, end in zip(fits, ends, strict=True):
+        if isinstance(end, str):
+            crew.failed[fit] = end
         else:
-            fit.adopt(rest[:length], pressed)
-        rest = rest[length:]
+            fit.adopt(end, pressed)

@@ -15,7 +15,7 @@ from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.identity import facts
-from tpugraphs.distributed.ranks import CommunicatorLike, in_turns
+from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.scorer import Scorer
 from tpugraphs.metrics import COLLECTIONS
@@ -194,18 +194,14 @@ def rank_all(
             raise ConfigError(f"the ranker for {name} ranks {kind} graphs; {todo}")
     rows = [(name, split, i) for name, split in splits.items() if name in rankers for i in range(len(split))]
 
-    def ranked(row: int) -> tuple[Any, ...]:
+    def ranked(row: int) -> Ranked:
         name, split, i = rows[row]
         row_id = f"{name}:{split.names[i]}"
         if keep is not None and row_id in keep:
-            made = Ranked(row_id, keep[row_id], _count(split, i))
-        else:
-            made = _rank(row_id, split[i], rankers[name], options)
-        return made._replace(ranking=None if made.ranking is None else made.ranking.tolist())
+            return Ranked(row_id, keep[row_id], _count(split, i))
+        return _rank(row_id, split[i], rankers[name], options)
 
-    for one in in_turns(communicator, len(rows), ranked, facts(splits)):
-        made = Ranked(*one)
-        yield made._replace(ranking=None if made.ranking is None else np.array(made.ranking, np.int64))
+    yield from map(Ranked._make, Ranks(communicator).each(len(rows), ranked, facts(splits)))
 
 
 def _rank(row_id: str, graph: Graph, ranker: Any, options: Mapping[str, Any]) -> Ranked:

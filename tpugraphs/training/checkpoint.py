@@ -32,6 +32,7 @@ _CURVES = {"valid_steps": np.int64} | dict.fromkeys(("loss", "learning_rate", "v
 _TEXT, _NUMBER = (str, NoneType), (float, int)
 _FACTS: dict[str, Any] = {"best_step": (int, NoneType), "seconds": _NUMBER, "stopped": _TEXT, "skipped": dict}
 _LONGEST = 1e12  # seconds of a fit
+State = tuple[dict[str, Any], dict[str, Any]]  # metadata and tensors of a checkpoint
 
 
 def identity(fit: Fit, how: FitOptions) -> dict[str, Any]:
@@ -57,6 +58,16 @@ def identity(fit: Fit, how: FitOptions) -> dict[str, Any]:
 
 def write(fit: Fit, path: str) -> None:
     """Write the state of a fit."""
+    tensorfile.write(path, "checkpoint", *contents(fit))
+
+
+def read(path: str) -> State:
+    """Read what `write` wrote; CheckpointError if it is damaged."""
+    return tensorfile.read(path, "checkpoint")
+
+
+def contents(fit: Fit) -> State:
+    """Return the state of a fit."""
     history, pipeline = fit.history, fit.network.pipeline
     metadata = {
         **{name: getattr(history, name) for name in _FACTS},
@@ -76,12 +87,12 @@ def write(fit: Fit, path: str) -> None:
         **pipeline.tensors(),
         **fit.segments.tensors(),
     }
-    tensorfile.write(path, "checkpoint", metadata, tensors)
+    return metadata, tensors
 
 
-def restore(fit: Fit, path: str) -> None:
-    """Continue a fit from a file; CheckpointError if it is damaged, or that of another fit."""
-    metadata, tensors = tensorfile.read(path, "checkpoint")
+def restore(fit: Fit, path: str, state: State) -> None:
+    """Continue a fit from the state in a file; CheckpointError if it cannot be one, or is another fit's."""
+    metadata, tensors = state
     entry = functools.partial(tensorfile.entry, path, metadata)
     take = functools.partial(tensorfile.take, path, tensors)
     _compare(fit, path, entry("identity", dict))
@@ -117,8 +128,8 @@ def restore(fit: Fit, path: str) -> None:
         same = np.array_equal(mine, pipeline.tensors()[name])
         check(same, name, "the constants of these graphs", "others")
     try:
-        for callback, state in zip(fit.callbacks, states, strict=True):
-            callback.restore(state)
+        for callback, own in zip(fit.callbacks, states, strict=True):
+            callback.restore(own)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise tensorfile.fail(path, "callbacks", "states of these callbacks", repr(error)[:80]) from error
     fit.segments.restore(path, tensors, len(fit.data.graphs))

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,7 +211,7 @@ class Fit(RunningFit):
         """
         with self._timed("seconds"):
             if self.path is not None and os.path.exists(self.path):
-                checkpoint.restore(self, self.path)
+                checkpoint.restore(self, self.path, checkpoint.read(self.path))
             self.ranks.agree(lambda: {"the step of the checkpoint": self.step})
             self.notify("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
@@ -410,13 +408,11 @@ class Fit(RunningFit):
     def _judged(self, interrupts: Interrupts) -> float:
         """Return the mean metric of the current parameters over the validation graphs."""
 
-        def judged() -> bytes:
+        def judged() -> list[float]:
             with self._armed(interrupts, "evaluation_seconds"):
-                found = [self.judge(scores, times) for _, scores, times in self.valid_scores()]
-            return np.array(found, np.float64).tobytes()
+                return [self.judge(scores, times) for _, scores, times in self.valid_scores()]
 
-        found = self.ranks.exchange(judged)
-        return float(np.mean(np.frombuffer(b"".join(found))))
+        return float(np.mean([value for own in self.ranks.exchange(judged) for value in own]))
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs.
@@ -478,32 +474,26 @@ class Fit(RunningFit):
 
     # Checkpoints
 
-    def state(self) -> bytes:
+    def state(self) -> checkpoint.State:
         """Return what a checkpoint would hold now.
 
         Returns
         -------
-        bytes
-            Its content, for `adopt`.
+        (dict, dict of str to array)
+            Its metadata and tensors, for `adopt`.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, CHECKPOINT)
-            checkpoint.write(self, path)
-            return Path(path).read_bytes()
+        return checkpoint.contents(self)
 
-    def adopt(self, state: bytes, interrupted: bool) -> None:
+    def adopt(self, state: checkpoint.State, interrupted: bool) -> None:
         """Take over the final state of the same fit, which has ended in another process.
 
         Parameters
         ----------
-        state : bytes
+        state : (dict, dict of str to array)
             What `state` returned there.
         interrupted : bool
             Whether Ctrl-C ended it.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, CHECKPOINT)
-            Path(path).write_bytes(state)
-            checkpoint.restore(self, path)
+        checkpoint.restore(self, "the state on another rank", state)
         self.finished = self.step == self.total or self.history.stopped is not None
         self.history.interrupted = interrupted and not self.finished

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import threading
 import warnings
 from collections import deque
@@ -269,15 +268,14 @@ class TrainingSet:
         """Prepare graphs that no rank has prepared yet, on all ranks; return whether all are of use."""
         new = [index for index in dict.fromkeys(indices) if index not in self.sizes]
 
-        def size(which: int) -> bytes:
+        def size(which: int) -> Any:
             prepared = self.prepared(index := new[which])
             if prepared is None:
                 name = self.useless[index]
-                return json.dumps([name, self.skipped[name]]).encode()
-            return json.dumps(prepared.num_nodes * min(prepared.num_configs, self._slate)).encode()
+                return name, self.skipped[name]
+            return prepared.num_nodes * min(prepared.num_configs, self._slate)
 
-        for index, message in zip(new, self.ranks.each(len(new), size), strict=True):
-            found = json.loads(message)
+        for index, found in zip(new, self.ranks.each(len(new), size), strict=True):
             if isinstance(found, int):
                 self.sizes[index] = found
             elif index not in self.useless:
@@ -325,26 +323,20 @@ class TrainingSet:
         """Look at all graphs and fit the preprocessing to them."""
         count, ranks, pipeline = len(self.graphs), self.ranks, self.pipeline
 
-        def look(own: range) -> None:
+        def look(own: range) -> Any:
             if learn:
                 pipeline.add(self._usable(own))
             else:
                 deque(self._usable(own), maxlen=0)
-
-        def share(own: range) -> bytes:
-            look(own)
-            return json.dumps([pipeline.half_fitted() if learn else None, self.looked[own.start :]]).encode()
+            return pipeline.half_fitted() if learn else None, self.looked[own.start :]
 
         if learn:
             pipeline.begin()
-        if ranks.alone:
-            look(range(count))
-        else:
-            for rank in range(ranks.size):  # one by one: sums have one order
-                own = functools.partial(share, ranks.share(count, rank))
-                found = ranks.exchange(own if rank == ranks.rank else bytes)[rank]
-                if rank != ranks.rank:
-                    self._take_over(*json.loads(found))
+        for rank in range(ranks.size):  # one by one: sums have one order
+            own = functools.partial(look, ranks.share(count, rank))
+            found = ranks.exchange(own if rank == ranks.rank else lambda: None)[rank]
+            if rank != ranks.rank:
+                self._take_over(*found)
         if learn:
             pipeline.finish()
 
@@ -398,7 +390,7 @@ class TrainingSet:
         result: list[tuple[_core.Prepared, NDArray[np.int64]]] = []
         hashes, left_out = list[str](), dict[str, str]()
 
-        def work() -> bytes:
+        def work() -> Any:
             for i in self.ranks.share(len(graphs)):
                 graph = graphs[i]
                 why = check_graph("valid", graph, self.pipeline.kind)
@@ -416,9 +408,9 @@ class TrainingSet:
                 rows = kernels.sample_without_replacement(graph.num_configs, n, key, order="sorted")
                 small = graph if n == graph.num_configs else graph.select(rows)
                 result.append((self.pipeline.apply(small), np.arange(n)))
-            return json.dumps([len(result), hashes, left_out]).encode()
+            return len(result), hashes, left_out
 
-        counts, found, whys = zip(*map(json.loads, self.ranks.exchange(work)), strict=True)
+        counts, found, whys = zip(*self.ranks.exchange(work), strict=True)
         for why in whys:
             self.skipped.update(why)
         if len(graphs) and not sum(counts):  # on several ranks
