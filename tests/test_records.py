@@ -393,6 +393,8 @@ def test_a_merge_does_not_depend_on_the_order_of_files(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     before = (tmp_path / "one.jsonl").read_bytes()
     refuses(lambda: records.merge(tmp_path / "one.jsonl", [tmp_path / "bad.json"]), tg.DataError, "bad.json")
+    none = tmp_path / "none.jsonl"
+    refuses(lambda: records.merge(tmp_path / "one.jsonl", [none]), FileNotFoundError, str(none))
     assert (tmp_path / "one.jsonl").read_bytes() == before
 
 

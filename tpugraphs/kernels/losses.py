@@ -3,11 +3,10 @@
 ``_core.losses()`` is their table: name, meaning, attributes with ranges, reductions, and inputs.
 
 - A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
-with run time: ``runtimes[i] > runtimes[j]`` asks for ``scores[i] > scores[j]``.
+  with run time: ``runtimes[i] > runtimes[j]`` asks for ``scores[i] > scores[j]``.
 - A pointwise loss reads ``values``, the numbers that scores predict: for ``mse``, ``msle`` and ``mape`` a
-score
-  is a value, for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to 1.
-  The caller chooses the values (times, log-times, percentiles).
+  score is a value, for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to
+  1. The caller chooses the values (times, log-times, percentiles).
 
 Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there
 are none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the total weight of the

@@ -11,7 +11,7 @@ from tpugraphs.system.words import counted, few, json_text, plural
 
 __all__ = [
     "Interrupts", "Progress", "absolute", "atomic_write", "check_choice", "check_number", "check_share",
-    "check_type", "check_whole", "counted", "csv_columns", "digest_of", "few", "file_name", 
+    "check_type", "check_whole", "counted", "csv_columns", "digest_of", "few", "file_name",
     "json_text", "locked", "log", "name_of", "notice", "optional", "parsed", "plural", "read_whole",
     "tracked", "wanted", "write_whole",
 ]  # fmt: skip

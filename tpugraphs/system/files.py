@@ -173,10 +173,17 @@ def _lock(path: str, folder: bool, who: str) -> int:
             raise ConfigError(f"{path}: {who} is using this {what} now; {todo}") from None
         except OSError:
             return handle
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
+        if has_name(handle, path):
+            return handle
         os.close(handle)
+
+
+def has_name(handle: int, path: str) -> bool:
+    """Return whether an open file is the one of that name now: it may have been removed or replaced."""
+    try:
+        return os.path.samefile(handle, path)
+    except FileNotFoundError:
+        return False
 
 
 def remove_unfinished(path: str | os.PathLike[str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from tpugraphs.errors import DataError
-from tpugraphs.system.files import absolute
+from tpugraphs.system.files import absolute, has_name
 from tpugraphs.system.texts import MOST_BYTES
 
 MOST_LINE = 16 << 20  # bytes of a line
@@ -80,10 +80,9 @@ def held(path: str | os.PathLike[str], alone: bool = False) -> Iterator[int]:
             try:
                 if not alone:
                     fcntl.flock(handle, fcntl.LOCK_EX)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(handle), os.stat(target)):  # not replaced meanwhile
-                        yield handle
-                        return
+                if has_name(handle, target):
+                    yield handle
+                    return
             finally:
                 os.close(handle)  # ends the lock
     except OSError as error:
