@@ -683,6 +683,10 @@ def test_a_report_over_ranks_is_that_of_one(tmp_path):
             np.testing.assert_array_equal(one.scores, other.scores)
             np.testing.assert_array_equal(one.runtimes, other.runtimes)
     assert opened == [[0, 3], [1], [2]]
+    known = ranker.evaluate(graphs, verbose=False).known
+    assert known == ("small0", "small1")  # which it has learnt from, each judged by another rank
+    judged = together(2, lambda comm: ranker.evaluate(graphs, verbose=False, communicator=comm).known)
+    assert [*judged] == [known, known]
 
 
 @pytest.mark.slow

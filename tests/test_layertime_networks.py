@@ -423,6 +423,22 @@ def test_layers_of_an_onnx_model(tmp_path):
     refuses(lambda: read_layers(path), tg.DataError, "net.onnx")
 
 
+@pytest.mark.parametrize(
+    "opset, axis, numbers", [(12, None, 12), (12, 2, 4), (12, -1, 4), (13, None, 4), (13, 1, 3)]
+)
+def test_rows_of_a_softmax_of_onnx(opset, axis, numbers):
+    """Before opset 13 they were all that follows the axis, which was the first after the batch."""
+    onnx = pytest.importorskip("onnx", reason="needs the package onnx")
+    made, kind = onnx.helper, onnx.TensorProto.FLOAT
+    node = made.make_node("Softmax", ["x"], ["y"], **({} if axis is None else {"axis": axis}))
+    x, y = (made.make_tensor_value_info(name, kind, [2, 3, 4]) for name in "xy")
+    model = made.make_model(
+        made.make_graph([node], "net", [x], [y]), opset_imports=[made.make_opsetid("", opset)]
+    )
+    (layer,) = read_layers(model)
+    assert layer.columns["H"] == numbers
+
+
 def test_onnx_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     refuses(lambda: read_layers("net.onnx"), tg.ConfigError, "pip install tpugraphs[onnx]")

@@ -401,6 +401,8 @@ def test_groups_that_make_no_sense_are_refused():
         ([{"match": "a.*", "lr": 0.1}], "match"),
     ):
         refuses(lambda: parameter_groups(patterns, LAYOUT, 0.5), tg.RecipeError, *names)
+    wrong = [{"match": "a.*", "learning_rate": "fast"}]
+    refuses(lambda: parameter_groups(wrong, LAYOUT, 0.5), tg.ConfigError, "learning_rate of 'a.*'", "'fast'")
 
 
 def test_groups_reach_the_parameters():

@@ -272,7 +272,7 @@ class Ensemble(ScorerBase):
                 yield normalized(ranker.predict(graph, configs, **options), self.normalize), weight / total
 
     def choose(
-        self, graph: Graph, count: int = 5, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
         """Return the positions of `count` configs to measure, if only the fastest of them will be kept.
 

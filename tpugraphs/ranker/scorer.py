@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
+from tpugraphs.distributed.ranks import Ranks
 from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
@@ -258,7 +259,10 @@ class ScorerBase(Convention, ABC):
         how: ChooseOptions = {"tta": tta, "precision": precision, "verbose": options.get("verbose")}
         noting = {n: partial(noted, score) for n, score in self.judged(members, together, **how).items()}
         report = evaluate(noting, graphs, configs=configs, **options)
-        return replace(report, known=tuple(known))
+        ranks = options.get("communicator")
+        parts = [known] if ranks is None else Ranks(ranks).exchange(lambda: list(known))
+        learnt = {name for part in parts for name in part}
+        return replace(report, known=tuple(dict.fromkeys(r.graph for r in report.rows if r.graph in learnt)))
 
     def knows(self, graph: Graph) -> bool:
         """Return whether the scorer, or one that it is made of, is known to have learnt from this very graph.

@@ -256,6 +256,8 @@ def parameter_groups(
             raise RecipeError(
                 f"groups: expected dicts with match, learning_rate and weight_decay, got {pattern}"
             )
+        for name in pattern.keys() - {"match"}:
+            check_number(f"groups: {name} of {pattern['match']!r}", pattern[name], 0, 1e9)
     recipe, fit = _first_matches(patterns, layout), _first_matches(over, layout)
     for i, pattern in enumerate(patterns):
         if i not in recipe:

@@ -148,7 +148,8 @@ def tune(
             left = "until no gain"
         found = search(
             runs.measure, Configs.from_table(stages.configs, stages.configs[0]), left, tuner=stages,
-            journal=journal, problem=problem, device=device, confirm=0, seed=seed, verbose=verbose,
+            journal=journal, problem=problem, device=device, reference=0, confirm=0, seed=seed,
+            verbose=verbose,
         )  # fmt: skip
         best = runs.best(found.records)
         machine = child.device

@@ -251,7 +251,8 @@ def layers_of_onnx(
         graph = inference.infer_shapes(copied, data_prop=True).graph
     except (inference.InferenceError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{where}: shapes do not fit: {error}") from None
-    read = _Graph(onnx, graph, where, Builder(batch))
+    opset = max((one.version for one in copied.opset_import if one.domain in ("", "ai.onnx")), default=1)
+    read = _Graph(onnx, graph, where, Builder(batch), opset)
     for i, node in enumerate(graph.node):
         read.node(node, node.name or f"{node.op_type}_{i}")
     if not read.to.layers:
@@ -282,8 +283,9 @@ def _close(graph: Any, sizes: dict[str, int], where: str) -> int:
 class _Graph:
     """Shapes of a graph, and the builder that its layers are added to."""
 
-    def __init__(self, onnx: Any, graph: Any, where: str, to: Builder) -> None:
+    def __init__(self, onnx: Any, graph: Any, where: str, to: Builder, opset: int) -> None:
         self.where, self.to, self.shapes, self.whole = where, to, dict[str, Shape](), set[str]()
+        self.opset = opset
         self.weights: dict[str, Shape] = {one.name: tuple(one.dims) for one in graph.initializer}
         for value in (*graph.input, *graph.value_info, *graph.output):
             tensor = value.type.tensor_type
@@ -381,6 +383,14 @@ def _lstm(n: _Node) -> None:
     n.to.lstm(batch, length, [weight[2]], weight[1] // 4, weight[0])
 
 
+def _softmax(n: _Node) -> None:
+    if n.graph.opset >= 13:
+        numbers = n.y[n.axis]
+    else:  # rows are all that follows the axis
+        numbers = math.prod(n.y[n.attributes.get("axis", 1) :])
+    n.to.rows("softmax", n.y, numbers)
+
+
 def _gather(n: _Node) -> None:
     table = n.graph.weights.get(n.inputs[0], ())
     if len(table) == 2 and n.attributes.get("axis", 0) == 0:
@@ -395,7 +405,7 @@ _NODES: dict[str, Callable[[_Node], None]] = {
     "LSTM": _lstm,
     "BatchNormalization": lambda n: n.to.batchnorm(n.shape(0)),
     "LayerNormalization": lambda n: n.to.rows("layernorm", n.y, math.prod(n.y[n.axis :])),
-    "Softmax": lambda n: n.to.rows("softmax", n.y, n.y[n.axis]),
+    "Softmax": _softmax,
     "Gather": _gather,
     **dict.fromkeys(("MaxPool", "GlobalMaxPool", "AveragePool", "GlobalAveragePool"), _pooling),
     **dict.fromkeys(_ACTIVATIONS, lambda n: n.to.pointwise(n.op.lower(), n.y, n.inputs[0])),
