@@ -38,7 +38,7 @@ def read_flags(path):
 
 FLAGS = read_flags("csrc/flags.mk")
 SANITIZER = "-fsanitize=address,undefined"
-SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
+SANITIZE = f"-O1 -g1 -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))  # of what is built for, not of what builds
 ISA_FLAGS = {name.removeprefix("FLAGS_"): flags for name, flags in FLAGS.items() if name.startswith("FLAGS_")}
 STUB = "tpugraphs/__init__.pyi"  # one of those that are made
