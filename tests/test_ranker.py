@@ -117,6 +117,7 @@ LONGER = {
 }  # fmt: skip
 
 
+@pytest.mark.values
 @pytest.mark.parametrize("recipe", [name for name in networks("layout") if name not in LONGER])
 def test_a_short_fit_ranks_unseen_configs(recipe):
     fits(madeup.graph("long"), recipe)
