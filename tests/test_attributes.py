@@ -30,9 +30,11 @@ def test_values_are_judged_and_described(attr, words, fine, wrong):
     assert not any(_core.attr_takes(attr, value) for value in wrong)
 
 
-def test_those_of_ops_losses_steps_and_optimizers_take_their_own_defaults():
-    owners = [*_core.ops(), *_core.losses(), *_core.prepare_steps(), {"attrs": _core.optimizer_attrs()}]
-    attrs = [attr for owner in owners for attr in owner["attrs"]]
+def test_those_of_the_core_take_their_own_defaults():
+    attrs = [*_core.optimizer_attrs(), *_core.schedule_attrs()]
+    attrs += [
+        attr for one in (*_core.ops(), *_core.losses(), *_core.prepare_steps()) for attr in one["attrs"]
+    ]
     given = [attr for attr in attrs if attr["default"] is not None]
     assert len(given) > 100 and all(_core.attr_takes(attr, attr["default"]) for attr in given)
     assert not any(_core.attr_takes(attr, object()) for attr in attrs)

@@ -177,6 +177,37 @@ def test_schedules_of_one_step(schedule, warmup):
     assert schedules.rate(1, 1, fields(schedule, warmup=warmup, decay_every=0.0)) == 2.0
 
 
+@pytest.mark.parametrize("schedule", schedules.SCHEDULES)
+def test_schedules_have_the_bits_of_their_formulas(schedule):
+    """Fits that resume, and the golden bits of recipes, need the same learning rates everywhere."""
+    rng = np.random.default_rng(schedules.SCHEDULES.index(schedule))
+    for total in (1, 2, 7, 100, 4096, 10**6, 10**9):
+        shares = {name: rng.choice([0.0, 1.0, *rng.random(3)]) for name in ("warmup", "decay", "decay_every")}
+        rates = {"learning_rate": 3 * rng.random(), "learning_rate_end": rng.choice([0.0, rng.random()])}
+        first = rng.choice([None, 0.0, rng.random()])
+        given = {"schedule": schedule, **shares, **rates, "decay_from": first}
+        for step in {1, total, *rng.integers(1, min(total, 30) + 1, 10), *rng.integers(1, total + 1, 10)}:
+            found = schedules.rate(int(step), total, SimpleNamespace(**given))
+            assert found == ref.learning_rate(int(step), total, given), (step, total, given)
+
+
+def test_every_schedule_has_a_reference():
+    assert schedules.SCHEDULES == (*ref.SHAPES, *(f"warmup-{name}" for name in ref.SHAPES))
+
+
+def test_wrong_schedules_are_refused():
+    for given, *names in (
+        ({"schedule": "exponential"}, "schedule", "cosine", "'exponential'"),
+        ({"warmup": 1.5}, "warmup", "0..1", "1.5"),
+        ({"decay_from": "x"}, "decay_from", "a number", "'x'"),
+        ({"lr": 1e-3}, "learning_rate", "'lr'"),
+        (3, "schedule", "3"),
+    ):
+        refuses(lambda: _core.learning_rate(given, 1, 10), tg.ConfigError, *names)
+    for step, total in ((0, 10), (1, 0), (1, 2**62 + 1)):
+        refuses(lambda: _core.learning_rate({}, step, total), ValueError, "step", "total", str(total))
+
+
 def test_warmup_cosine_is_the_schedule_of_that_name():
     for step in (1, 3, 50, 100):
         assert tg.kernels.warmup_cosine(step, 100, 2.0, 0.1) == schedules.rate(

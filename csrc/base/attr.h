@@ -1,5 +1,5 @@
-/* Declared attributes. Ops, losses, steps of preprocessing and optimizers all declare theirs as rows of tg_attr. The
-   values come as JSON, from a ranker's file or from a caller, and attr.c alone checks them. */
+/* Declared attributes. Ops, losses, steps of preprocessing, optimizers and schedules all declare theirs as rows of
+   tg_attr. The values come as JSON, from a ranker's file or from a caller, and attr.c alone checks them. */
 #ifndef TG_ATTR_H
 #define TG_ATTR_H
 
@@ -25,7 +25,7 @@ typedef struct tg_attr {
     const char *name;
     tg_attr_kind kind;
     int required;
-    double fallback, low, high; /* low..high: of a number, and of those in a list */
+    double fallback, low, high; /* fallback NAN: none; low..high: of a number, and of those in a list */
     const char *choices, *doc;
     size_t offset;              /* of ops: where it stands in their own structure */
     const char *choice, *param; /* of ops: a step has `param` only with this choice; NULL: no parameter */

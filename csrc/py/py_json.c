@@ -190,8 +190,8 @@ static PyObject *describe(const tg_attr *attr) {
         Py_BuildValue("{s:s,s:s,s:s,s:O}", "name", attr->name, "kind", tg_attr_kind_name(attr->kind), "doc",
                       attr->doc, "required", attr->required ? Py_True : Py_False);
     if (dict == NULL) return NULL;
-    int status =
-        set(dict, "default", attr->required || list ? Py_NewRef(Py_None) : number_of(attr, attr->fallback));
+    const int none = attr->required || list || isnan(attr->fallback);
+    int status = set(dict, "default", none ? Py_NewRef(Py_None) : number_of(attr, attr->fallback));
     if (status == 0 && ranged) status = set(dict, "low", number_of(attr, attr->low));
     if (status == 0 && ranged) status = set(dict, "high", number_of(attr, attr->high));
     if (status == 0 && attr->kind == TG_ATTR_CHOICE)

@@ -1,6 +1,7 @@
 #include "py/py_optim.h"
 
 #include "optim/nonnegative.h"
+#include "optim/schedule.h"
 #include "py/py_json.h"
 
 #include <string.h>
@@ -133,9 +134,42 @@ static PyObject *optimizer_attrs(PyObject *self, PyObject *unused) {
     return tg_py_attrs(attrs, n);
 }
 
+static PyObject *schedule_attrs(PyObject *self, PyObject *unused) {
+    int n;
+    const tg_attr *attrs = tg_schedule_attrs(&n);
+    (void)self, (void)unused;
+    return tg_py_attrs(attrs, n);
+}
+
+static PyObject *learning_rate(PyObject *self, PyObject *args) {
+    PyObject *given, *rate = NULL;
+    long long step, total;
+    tg_json_tree tree;
+    tg_schedule schedule;
+    tg_error err;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLL:learning_rate", &given, &step, &total)) return NULL;
+    if (step < 1 || total < 1 || total > 1LL << 62)
+        return PyErr_Format(PyExc_ValueError,
+                            "step, total: expected 1..2^62 steps, counted from 1, got %lld of %lld", step,
+                            total);
+    if (tg_py_json(given, "schedule", TG_E_CONFIG, &tree) == 0)
+        rate = tg_schedule_read(&schedule, tree.root, &err) == TG_OK
+                   ? PyFloat_FromDouble(tg_schedule_rate(&schedule, step, total))
+                   : tg_raise(&err, NULL);
+    tg_json_free(&tree);
+    return rate;
+}
+
 PyMethodDef tg_optim_methods[] = {
     {"optimizer_attrs", optimizer_attrs, METH_NOARGS,
      PyDoc_STR("What describes an optimizer: a list of dicts as those of ops().")},
+    {"schedule_attrs", schedule_attrs, METH_NOARGS,
+     PyDoc_STR("What describes a schedule: a list of dicts as those of ops().")},
+    {"learning_rate", learning_rate, METH_VARARGS,
+     PyDoc_STR(
+         "(schedule, step, total) -> learning rate of step 1..total, of the schedule that the dict "
+         "describes: schedule, learning_rate, learning_rate_end, warmup, decay, decay_from, decay_every.")},
     {"optimizers", optimizers, METH_NOARGS,
      PyDoc_STR("Names of all optimizers, and how many moments (P,) each keeps.")},
     {"optimizer_step", optimizer_step, METH_VARARGS,

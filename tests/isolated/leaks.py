@@ -155,6 +155,9 @@ def optimizer():
             tg.kernels.optimizer_step(described, w, g, moments)
     with contextlib.suppress(tg.Error):
         tg.kernels.optimizer_step({"kind": "sgd", "lr": 0.1, "step": 1}, w, g * np.nan, moments[:1])
+    for given in ({}, {"schedule": "nonsense"}, {"decay": -1.0}, 3, [object()]):
+        with contextlib.suppress(tg.Error):
+            _core.learning_rate(given, 3, 9)
 
 
 def data():
@@ -273,6 +276,7 @@ def prepare():
 
 def attributes():
     _core.optimizer_attrs()
+    _core.schedule_attrs()
     rows = [
         {"kind": "int", "low": 1, "high": 9},
         {"kind": "choice", "choices": ("a", "b")},

@@ -1,7 +1,11 @@
-"""Optimizers in float64. A state is a list of arrays; every function returns new weights and state."""
+"""Optimizers in float64. A state is a list of arrays; every function returns new weights and state.
+
+Learning rates of schedules, bit by bit.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,3 +80,29 @@ def optimizer_step(optimizer: dict[str, Any], w: Array, g: Array, state: Sequenc
         for moment, part in zip(moments, parts, strict=True):
             moment[at] = part
     return new, moments
+
+
+def drops(done: int, count: int, decay_every: float, decay_from: float | None) -> int:
+    """How often the learning rate has dropped after `done` of `count` steps."""
+    every = max(1, math.ceil(decay_every * count))
+    if decay_from is None:
+        return done // every
+    return max(0, (done - math.ceil(decay_from * count)) // every + 1)
+
+
+# share of the peak after `done` of `count` steps, f: fields of a recipe
+SHAPES: dict[str, Callable[[int, int, dict[str, Any]], float]] = {
+    "constant": lambda done, count, f: 1.0,
+    "cosine": lambda done, count, f: 0.5 * (1 + math.cos(math.pi * done / count)),
+    "linear": lambda done, count, f: 1 - done / count,
+    "step": lambda done, count, f: f["decay"] ** drops(done, count, f["decay_every"], f["decay_from"]),
+}
+
+
+def learning_rate(step: int, total: int, f: dict[str, Any]) -> float:
+    """The learning rate of step 1..total, its operations in the order of the core's."""
+    peak, end, shape = f["learning_rate"], f["learning_rate_end"], f["schedule"].removeprefix("warmup-")
+    warm = math.ceil(f["warmup"] * total) if shape != f["schedule"] else 0
+    if step <= warm:
+        return peak * step / warm
+    return end + (peak - end) * SHAPES[shape](step - 1 - warm, max(1, total - warm), f)

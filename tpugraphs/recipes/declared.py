@@ -20,7 +20,6 @@ import numpy as np
 
 from tpugraphs import _core, metrics
 from tpugraphs.errors import RecipeError
-from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.targets import TARGETS
 from tpugraphs.recipes.functions import function_name
 
@@ -62,13 +61,14 @@ def option(
     )
 
 
-_OPTIMIZER = {attr["name"]: attr for attr in _core.optimizer_attrs()}
+_TRAINING = {attr["name"]: attr for attr in (*_core.optimizer_attrs(), *_core.schedule_attrs())}
 
 
-def _of_core(name: str) -> Any:
-    """Declare a number of the optimizer as the core does."""
-    attr = _OPTIMIZER[name]
-    return option(attr["default"], attr["low"], attr["high"], doc=attr["doc"])
+def _of_core(name: str, high: float | None = None) -> Any:
+    """Declare a field of the optimizer or schedule as the core does; `high` may be lower."""
+    attr = _TRAINING[name]
+    high = attr.get("high") if high is None else high
+    return option(attr["default"], attr.get("low"), high, choices=attr.get("choices"), doc=attr["doc"])
 
 
 class CommonFields:
@@ -137,19 +137,19 @@ class TrainingFields:
     segment: int = option(0, 0, 1 << 30, doc="most nodes of a segment; a step trains one per graph; 0: none")
     segment_keep: float = option(0.5, 0.0, 1.0, doc="chance that another segment's stored score counts")
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
-    learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
+    learning_rate: float = _of_core("learning_rate", 10.0)
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
     clip: float = option(1.0, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     beta1: float = _of_core("beta1")
     beta2: float = _of_core("beta2")
     eps: float = _of_core("eps")
     momentum: float = _of_core("momentum")
-    schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
-    learning_rate_end: float = option(0.0, 0.0, 10.0, doc="what the learning rate falls towards")
-    warmup: float = option(0.05, 0.0, 1.0, doc="share of the steps with a rising learning rate (warmup-)")
-    decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
-    decay_from: float | None = option(None, 0.0, 1.0, doc="share before the first drop; None: decay_every")
-    decay_every: float = option(0.3, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
+    schedule: str = _of_core("schedule")
+    learning_rate_end: float = _of_core("learning_rate_end", 10.0)
+    warmup: float = _of_core("warmup")
+    decay: float = _of_core("decay")
+    decay_from: float | None = _of_core("decay_from")
+    decay_every: float = _of_core("decay_every")
     average: str = option(
         "none",
         choices=("none", "ema", "swa"),
