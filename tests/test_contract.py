@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from typing import Any
 
@@ -251,6 +252,30 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
                    {"digits": ("CONFIG", 2)}, {"x": ("CONFIG", 3, 4)}, {f"x{i}": ("CONFIG", 1) for i in range(20)}):  # fmt: skip
         with pytest.raises((tg.RecipeError, ValueError, TypeError)):
             _core.Model(case.steps, 0, COLUMNS, graph_features=4, inputs=inputs)
+
+
+def test_inputs_and_outputs_are_read_as_those_of_texts() -> None:
+    steps, inputs = SPECS["plain"](COLUMNS), {"fed": ("CONFIG", np.int64(3))}
+    slots = _core.plan_slots(steps, ("scores",), inputs, COLUMNS)
+    assert slots[0]["fed"] == ("CONFIG", 3)
+    text = json.dumps({"fed": ["CONFIG", 3]})
+    assert _core.plan_slots(json.dumps(steps), '["scores"]', text, COLUMNS) == slots
+    for wrong, *names in (
+        ({"fed": ("ROWS", 3)}, "inputs: fed: rows", "NODE_CONFIG", "'ROWS'"),
+        ({"fed": ("CONFIG", 2.5)}, "inputs: fed: columns", "1..65536", "2.5"),
+        ({"fed": ("CONFIG", 3, 4)}, "inputs: fed", "[rows, columns]", "a list of 3"),
+        ({"x" * 64: ("CONFIG", 3)}, "inputs", "63 characters", "'xxx"),
+        ({3: ("CONFIG", 3)}, "inputs", "text as the keys"),
+        ([("fed", "CONFIG", 3)], "inputs", "{name: [rows, columns]}", "a list of 1"),
+    ):
+        refuses(lambda: _core.plan_slots(steps, ["scores"], wrong, COLUMNS), tg.RecipeError, *names)
+    for outputs, *names in (
+        (3, "outputs", "a list of slot names", "3"),
+        (["scores", 3], "outputs", "63 characters", "3"),
+        (["nothing"], "no step makes 'nothing'"),
+        ({"scores": 1}, "outputs", "an object of 1"),
+    ):
+        refuses(lambda: _core.Model(steps, 0, COLUMNS, outputs=outputs), tg.RecipeError, *names)
 
 
 def test_graphs_without_the_features_of_the_model_are_refused() -> None:

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 
-enum { MOST_WEIGHTS = 1 << 28, MOST_INPUT_COLUMNS = 1 << 16 };
+enum { MOST_WEIGHTS = 1 << 28 };
 
 static tg_slot *add_slot(tg_model *m, const char *name, tg_shape shape, int producer) {
     tg_slot *slot = &m->slots[m->n_slots++];
@@ -65,9 +65,9 @@ tg_status tg_model_add_input(tg_model *m, const char *name, tg_shape shape, tg_e
                        "input '%.60s': unique cells are counted when a batch is bound; feed rows of "
                        "CONFIG_NODE_CONFIG, one per cell",
                        name);
-    if (shape.cols < 1 || shape.cols > MOST_INPUT_COLUMNS)
+    if (shape.cols < 1 || shape.cols > TG_MAX_INPUT_COLUMNS)
         return tg_fail(err, TG_E_RECIPE, "input '%.60s': expected 1..%d columns, got %d", name,
-                       MOST_INPUT_COLUMNS, shape.cols);
+                       TG_MAX_INPUT_COLUMNS, shape.cols);
     add_slot(m, name, shape, -1);
     m->n_inputs = m->n_slots;
     return TG_OK;

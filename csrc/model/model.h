@@ -1,7 +1,7 @@
 /* A model: a program of steps over slots, and one flat vector of weights. Both are constant while passes run, so that
    any number of threads may run passes at once, each in its own workspace (run.h).
-   Life: tg_model_new, tg_model_add_input and tg_model_add_step as often as wanted, tg_model_add_output, tg_model_finish;
-   then its parameters are known, and tg_model_draw gives them memory. */
+   Life: tg_model_new and tg_model_read, or in its place tg_model_add_input and tg_model_add_step as often as wanted,
+   tg_model_add_output, tg_model_finish; then its parameters are known, and tg_model_draw gives them memory. */
 #ifndef TG_MODEL_H
 #define TG_MODEL_H
 
@@ -9,7 +9,7 @@
 #include "ops/op.h"
 
 enum { TG_MAX_STEPS = 256, TG_MAX_INPUTS = 16, TG_MAX_SLOTS = TG_MAX_STEPS + TG_MAX_INPUTS };
-enum { TG_MAX_MODEL_PARAMS = 8 * TG_MAX_STEPS };
+enum { TG_MAX_MODEL_PARAMS = 8 * TG_MAX_STEPS, TG_MAX_INPUT_COLUMNS = 1 << 16 };
 
 /* The first slots are inputs, without a producer: those of the graph, then those fed per call. An input
    without columns cannot be read. */
@@ -85,6 +85,9 @@ tg_status tg_model_add_steps(tg_model *model, const tg_json_value *list, tg_erro
 tg_status tg_model_add_output(tg_model *model, const char *name, tg_error *err);
 /* Check that nothing but the weights is missing. */
 tg_status tg_model_finish(const tg_model *model, tg_error *err);
+/* All of these out of inputs {name: [rows, columns]} (NULL: none), steps, and outputs [names] (NULL: "scores"). */
+tg_status tg_model_read(tg_model *model, const tg_json_value *inputs, const tg_json_value *steps,
+                        const tg_json_value *outputs, tg_error *err);
 /* Allocate the weights and draw them from `seed`. */
 tg_status tg_model_draw(tg_model *model, uint64_t seed, tg_error *err);
 void tg_model_free(tg_model *model);

@@ -1,6 +1,6 @@
 /* Arguments of an op that are given by name, sorted as op_forward takes them: how many nodes and configs a call has
    follows from its arrays. */
-#include "py/py_steps.h"
+#include "py/py_ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,13 +36,13 @@ static int take_input(given *g, int i) {
     for (int s = 0; s < TG_SPACES; s++) {
         npy_intp dims[3] = {s == TG_SPACE_SLATE ? 1 : -1, -1, -1};
         if (!(spec->spaces >> s & 1u)) continue;
-        if (item != NULL && tg_fits(item, NPY_FLOAT32, tg_py_space_dims((tg_space)s), dims)) {
+        if (item != NULL && tg_fits(item, NPY_FLOAT32, tg_py_rows_dims((tg_space)s), dims)) {
             g->x[i] = (PyArrayObject *)item;
             return 0;
         }
         const size_t used = strlen(shapes);
         snprintf(shapes + used, sizeof shapes - used, "%s%s", used > 0 ? " or " : "",
-                 tg_py_space_text((tg_space)s));
+                 tg_py_rows_shape((tg_space)s));
     }
     const char *shape = spec->spaces == TG_IN_ANY ? "(rows, F) or (rows, C, F)" : shapes;
     if (item != NULL) return tg_array(item, spec->name, NPY_FLOAT32, -1, NULL, shape) == NULL ? -1 : 0;

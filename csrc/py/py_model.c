@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "features/schema.h"
-#include "py/py_steps.h"
+#include "py/py_plan.h"
 #include "score/network.h"
 
 /* ---- workspaces ---- */
@@ -170,7 +170,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->process = getpid();
     if ((self->model = tg_model_new(&sizes)) == NULL) PyErr_NoMemory();
     else self->model->lean = lean;
-    if (self->spare == NULL || self->model == NULL || tg_py_build(self->model, steps, inputs, outputs) < 0 ||
+    if (self->spare == NULL || self->model == NULL || tg_py_plan(self->model, steps, inputs, outputs) < 0 ||
         draw(self->model, seed) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;

@@ -1,11 +1,39 @@
 /* What the op table says about itself, for everything that reads it: faces, file checks, documentation, tests. */
-#include "py/py_steps.h"
+#include "py/py_ops.h"
+
+#include "py/py_json.h"
+
+const char *tg_py_rows_name(tg_space space) {
+    static const char *const names[] = {
+#define NAME(name, text, items, per) #name,
+        TG_SPACE_LIST(NAME)
+#undef NAME
+    };
+    return names[space];
+}
+
+const char *tg_py_rows_shape(tg_space space) {
+    static const char *const shapes[] = {
+        [TG_SPACE_NODE] = "(N, F)",        [TG_SPACE_NODE_CONFIG] = "(N, C, F)",
+        [TG_SPACE_CONFIG_NODE] = "(K, F)", [TG_SPACE_CONFIG_NODE_CONFIG] = "(K, C, F)",
+        [TG_SPACE_EDGE] = "(E, F)",        [TG_SPACE_EDGE_CONFIG] = "(E, C, F)",
+        [TG_SPACE_CONFIG] = "(C, F)",      [TG_SPACE_SLATE] = "(1, F)",
+        [TG_SPACE_UNIQUE] = "(U, F)"};
+    return shapes[space];
+}
+
+int tg_py_rows_dims(tg_space space) {
+    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG ||
+                   space == TG_SPACE_EDGE_CONFIG
+               ? 3
+               : 2;
+}
 
 static PyObject *space_names(unsigned spaces) {
     PyObject *list = PyList_New(0);
     for (int s = 0; list != NULL && s < TG_SPACES; s++) {
         if (!(spaces >> s & 1u)) continue;
-        tg_append(&list, PyUnicode_FromString(tg_py_space_name((tg_space)s)));
+        tg_append(&list, PyUnicode_FromString(tg_py_rows_name((tg_space)s)));
     }
     return list;
 }
@@ -46,8 +74,8 @@ PyObject *tg_py_row_shapes(PyObject *self, PyObject *unused) {
     PyObject *dict = PyDict_New();
     (void)self, (void)unused;
     for (int s = 0; dict != NULL && s < TG_SPACES; s++) {
-        PyObject *text = PyUnicode_FromString(tg_py_space_text((tg_space)s));
-        if (text == NULL || PyDict_SetItemString(dict, tg_py_space_name((tg_space)s), text) < 0)
+        PyObject *text = PyUnicode_FromString(tg_py_rows_shape((tg_space)s));
+        if (text == NULL || PyDict_SetItemString(dict, tg_py_rows_name((tg_space)s), text) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(text);
     }

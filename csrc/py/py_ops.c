@@ -1,4 +1,4 @@
-#include "py/py_steps.h"
+#include "py/py_ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/arena.h"
+#include "py/py_json.h"
 #include "py/py_model_graph.h"
 
 /* One call of one op over arrays: the op is planned as in a model, its memory is NumPy's. */
@@ -30,7 +31,7 @@ static void call_free(call *c) {
 
 /* Dimensions of an array in a space; returns their number. `cols` may be -1. */
 static int space_dims(const tg_slate *slate, tg_space space, npy_intp cols, npy_intp dims[3]) {
-    const int three = tg_py_space_dims(space) == 3;
+    const int three = tg_py_rows_dims(space) == 3;
     dims[0] = (npy_intp)tg_items(slate, space);
     dims[1] = three ? slate->C : cols;
     dims[2] = cols;
@@ -61,7 +62,7 @@ static PyArrayObject *take_input(call *c, PyObject *item, int i) {
     const tg_space space = guess_space(c, item, spec->spaces);
     npy_intp dims[3];
     const int ndim = space_dims(&c->slate, space, -1, dims);
-    PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, tg_py_space_text(space));
+    PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, tg_py_rows_shape(space));
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
         tg_error err;
@@ -490,12 +491,6 @@ PyMethodDef tg_model_methods[] = {
     {"row_shapes", tg_py_row_shapes, METH_NOARGS, PyDoc_STR("Shapes of the arrays of all rows, by name.")},
     {"ops", tg_py_ops, METH_NOARGS,
      PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
-    {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR(
-         "List of (name, shape) of every parameter that a model of these steps has, without making one.")},
-    {"plan_slots", (PyCFunction)(void (*)(void))tg_py_plan_slots, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("({name: (rows, columns)} of every slot, parameters) of steps, without making a model; "
-               "outputs: slots that no step needs to read.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"isa_levels_of", isa_levels_of, METH_VARARGS,

@@ -90,9 +90,7 @@ tg_status tg_network_read(tg_model **model, const tg_json_value *list, const tg_
     tg_status status = check_sizes(sizes, err);
     if (status != TG_OK) return status;
     if ((*model = tg_model_new(&columns)) == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a model");
-    status = tg_model_add_steps(*model, list, err);
-    if (status == TG_OK) status = tg_model_add_output(*model, "scores", err);
-    if (status == TG_OK) status = tg_model_finish(*model, err);
+    status = tg_model_read(*model, NULL, list, NULL, err);
     if (status == TG_OK) status = read_weights(*model, file, err);
     if (status == TG_OK) return TG_OK;
     tg_model_free(*model);

@@ -18,9 +18,7 @@ static const char steps[] =
 static tg_status build(tg_model *model, tg_error *err) {
     tg_json_tree tree;
     tg_status status = tg_json_read(&tree, "steps", steps, strlen(steps), err);
-    if (status == TG_OK) status = tg_model_add_steps(model, tree.root, err);
-    if (status == TG_OK) status = tg_model_add_output(model, "scores", err);
-    if (status == TG_OK) status = tg_model_finish(model, err);
+    if (status == TG_OK) status = tg_model_read(model, NULL, tree.root, NULL, err);
     tg_json_free(&tree);
     return status == TG_OK ? tg_model_draw(model, 7, err) : status;
 }

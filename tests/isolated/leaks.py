@@ -96,6 +96,8 @@ def model():
         lambda: _core.Trainer(core.model, workspace=3),
         lambda: _core.plan_parameters([*models.zoo()[:3], {}], 11),
         lambda: _core.plan_slots(models.zoo()[:3], ["nothing"], None, 11),
+        lambda: _core.plan_slots(models.zoo(), [3], {"more": ("CONFIG", 3)}, 11),
+        lambda: _core.plan_slots(models.zoo(), object(), {"more": ("CONFIG", 3)}, 11),
         lambda: own(lambda *given: None),
         lambda: own(lambda *given: (1.0, given[1])),
         lambda: own(lambda *given: ("x", given[0])),
