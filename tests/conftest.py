@@ -4,7 +4,7 @@ The whole suite leaves out slow tests, which `-m slow` runs: those that run comp
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
 through the core another test makes too, those of JAX, whose programs are not the core's, those of Python alone:
 what users see of words, pictures, commands, notebooks and types, and those of the C library, which is built without.
-What is left runs the same lines of the core, but for ten (counted with gcov).
+What is left should run the same lines of the core: gcov counts them.
 """
 
 import fcntl

@@ -50,7 +50,8 @@ class Large:
 
     def __init__(self) -> None:
         self.model = _core.Model(first_layout(), 0, 134)
-        count = 16 if "libasan" in os.environ.get("LD_PRELOAD", "") else 128  # which make a pass ten times as long
+        sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")  # a pass takes ten times as long
+        count = 16 if sanitized else 128
         self.slate = (_core.ModelGraph(**graph_arrays(1500, count, 300, 134, 0)), rows(count))
         self.small = (self.slate[0], rows(2))
         self.times = np.arange(count, dtype=np.int64)
