@@ -341,6 +341,7 @@ def test_programs_never_seen(tmp_path, monkeypatch, capsys):
 
 
 @smoke_test
+@pytest.mark.slow
 def test_tuning_is_replayed(tmp_path, monkeypatch, capsys):
     pytest.importorskip("jax", reason="needs jax")
     monkeypatch.setattr(sys, "argv", ["xla_tune", "--quick", "--out", str(tmp_path)])

@@ -73,6 +73,7 @@ def test_networks_score_as_here(program, tmp_path, recipe):
     assert np.allclose(scores_there(program, tmp_path, ranker, graph), expected, 1e-4, 1e-4)
 
 
+@pytest.mark.slow
 def test_processes_score_as_here(program, tmp_path):
     graph = small_any(0, configs=60)
     process = tg.ranker.GaussianProcess().fit(graph, range(40))

@@ -43,6 +43,7 @@ def test_peers_of_an_op_run(name):
             peer()
 
 
+@pytest.mark.slow
 def test_the_section_runs(monkeypatch):
     """Of two ops, since each has a process of its own: rows of all are above."""
     monkeypatch.setattr(operators, "NAMES", operators.NAMES[:2])

@@ -315,6 +315,7 @@ def test_equal_programs_share_one_measurement():
     assert len(np.unique(graph.repeats, axis=0)) == count
 
 
+@pytest.mark.slow
 def test_costs_are_what_jax_says_of_each_compiled_config(measured):
     graph = tg.xla.collect(softmax, X, W, n_configs=6, seed=1, costs=True, **QUICK)
     assert graph.about["costs"] and graph.schema.names("config")[:-6] == measured("options").schema.names(
