@@ -30,6 +30,7 @@ from reference import preprocess as reference
 
 import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.data.schema import Column, Schema
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import get_recipe
 
@@ -785,6 +786,42 @@ def test_graphs_that_do_not_fit(name):
         with pytest.raises((tg.DataError, tg.ShapeError), match=words):
             core.apply(*as_graph(graph))
     assert outputs(core.apply(*as_graph(stored(3))).nodes)
+
+
+def test_values_that_were_checked_at_the_door_are_not_checked_again():
+    columns = [column for group in ("node", "graph", "config") for column in COLUMNS[group]]
+    numbers = ["number", "log", "category", "flag"]
+    kinds = bytes(numbers.index(column["kind"]) for column in columns)
+    graph = stored(3)
+    graph["config_feat"][8, 4] = 0.5  # a flag
+    flag = len(kinds) - 2
+    for checked in (None, kinds[:-1], kinds + b"\0", kinds[:flag] + b"\0" + kinds[flag + 1 :]):
+        given, _ = as_graph(graph)
+        given._set(_checked=checked)
+        for use in (fitted([ENCODE], [stored()]).apply, _core.Prepare([ENCODE]).fit):
+            with pytest.raises(tg.DataError, match="0 or 1 in a flag, found 0.5"):
+                use(given)
+    given._set(_checked=kinds)  # never true of these
+    fitted([ENCODE], [stored()]).apply(given)
+    _core.Prepare([ENCODE]).fit(given)
+
+
+def test_the_door_writes_down_as_what_it_has_checked():
+    kinds = [("size", "log", ()), ("op", "category", (1, 2)), ("hot", "flag", ()), ("x", "number", ())]
+    columns = [Column(*column) for column in kinds]
+    arrays = {
+        "node_feat": [[1.0, 1]], "graph_feat": [1.0], "config_feat": [[3.0], [4.0]], "runtime": [1.0, 2.0],
+    }  # fmt: skip
+    schema = Schema(node=columns[:2], graph=columns[2:3], config=columns[3:])
+    given, inferred = tg.Graph(schema=schema, **arrays), tg.Graph(**arrays)
+    assert given._checked == bytes([1, 2, 3, 0]) and inferred._checked == bytes(4)
+    for kept in (given.select([1]), given.replace(name="other"), pickle.loads(pickle.dumps(given))):
+        assert kept._checked == given._checked
+    failed = tg.Graph.__new__(tg.Graph)
+    with pytest.raises(tg.DataError, match="0 or 1 in a flag"):
+        failed.__init__(schema=schema, **arrays | {"graph_feat": [0.5]})
+    assert failed._checked is None
+    assert small_graph()._checked == bytes(140)
 
 
 def test_published_graphs_that_do_not_fit():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+from types import SimpleNamespace
 
 import madeup
 import numpy as np
@@ -354,20 +355,63 @@ def test_dedup(runtime):
 
 
 def test_the_rules_of_columns_are_those_of_the_core():
-    rules = (("number", 0), ("log", 0), ("flag", 0), ("category", 2))
+    columns = (*map(Column, ("a", "b", "c"), ("number", "log", "flag")), Column("d", "category", (5, 6)))
     fine = [[-1.0, 0, 1, 1], [1e38, 1e38, 0, 0]]
     for dtype in (np.float32, np.float64):
-        assert _core.column_misfit(rules, np.array(fine, dtype)) is None
+        _core.check_columns("here:", columns, np.array(fine, dtype))
         for column, value in ((0, np.nan), (1, -1), (2, 0.5), (3, 2), (3, -1), (3, 0.5)):
             table = np.array(fine, dtype)
             table[1, column] = value
-            assert _core.column_misfit(rules, table)[:2] == (1, column)
-    assert "float32" in _core.column_misfit(rules[:1], np.array([[1e39]]))[2]
-    for wrong in ((("text", 0),), (("number",),), ("number",), (3,)):
-        with pytest.raises((ValueError, TypeError)):
-            _core.column_misfit(wrong, np.zeros((1, 1)))
+            where = rf"^here: '{'abcd'[column]}': expected .*, found {value:g} in row 1; "
+            with pytest.raises(tg.DataError, match=where):
+                _core.check_columns("here:", columns, table)
+            with pytest.raises(tg.DataError, match=f"found {value:g} in line 3; "):
+                _core.check_columns("here:", columns, table, lambda row: f"line {row + 2}")
+    with pytest.raises(tg.DataError, match="float32"):
+        _core.check_columns("", columns[:1], np.array([[1e39]]))
+    bare = SimpleNamespace
+    for wrong in ((bare(kind="text"),), (bare(kind=3),), (bare(kind="category"),), ("number",), (3,)):
+        with pytest.raises((ValueError, AttributeError)):
+            _core.check_columns("", wrong, np.zeros((1, 1)))
+    with pytest.raises(TypeError):
+        _core.check_columns("", list(columns), np.zeros((1, 4)))
+    with pytest.raises(ZeroDivisionError):
+        _core.check_columns("", columns, np.full((1, 4), -2.0), lambda row: row // 0)
     with pytest.raises(tg.ShapeError):
-        _core.column_misfit(rules, np.zeros((1, 3)))
+        _core.check_columns("", columns, np.zeros((1, 3)))
+
+
+def allowed(column, x):
+    """Which float32 values (n,) are such as a column allows, by NumPy."""
+    ends = {"log": (0, np.inf), "flag": (0, 1), "category": (0, len(column.values) - 1)}
+    low, high = ends.get(column.kind, (-np.inf, np.inf))
+    return (
+        np.isfinite(x) & (x >= low) & (x <= high) & ((column.kind in ("number", "log")) | (np.rint(x) == x))
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_graph_refuses_the_values_that_numpy_finds(seed):
+    rng = np.random.default_rng(seed)
+    values = [np.nan, np.inf, -np.inf, -1, -0.0, 0, 0.5, 1, 1.0000001, 2, 3, 1e-45, 2**31, -(2.0**31), 3.4e38]
+    for _ in range(50):
+        kinds = rng.choice(["number", "log", "flag", "category"], 4)
+        columns = [Column(f"c{i}", k, ("x", "y", "z") * (k == "category")) for i, k in enumerate(kinds)]
+        table = rng.integers(0, 2, (6, 4)).astype(np.float32)
+        for row, column in rng.integers(0, (6, 4), (rng.integers(3), 2)):
+            table[row, column] = rng.choice(values)
+        good = np.stack([allowed(c, table[:, i]) for i, c in enumerate(columns)], 1)
+        given = {"config_feat": table, "schema": Schema(config=tuple(columns))}
+        if good.all():
+            assert np.array_equal(tg.Graph(**given).config_feat, table)
+            continue
+        with pytest.raises(tg.DataError) as caught:
+            tg.Graph(**given)
+        finite = np.isfinite(table)  # looked at first, without the schema
+        row, column = np.argwhere(~good if finite.all() else ~finite)[0]
+        place = f" in row {row};" if finite.all() else f" at ({row}, {column}), column 'c{column}';"
+        assert place in str(caught.value)
+        assert caught.value.field == (f"c{column}" if finite.all() else "config_feat")
 
 
 def test_a_graph_all_of_whose_configs_failed_is_not_judged():

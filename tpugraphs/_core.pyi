@@ -159,6 +159,7 @@ class Graph:
     valid: NDArray[np.bool_] | None
     repeats: NDArray[np.float64] | None
     _digits: Digits
+    _checked: bytes | None
     schema: Any
     about: Mapping[str, Any]
     name: str
@@ -172,8 +173,7 @@ class Graph:
         self,
         given: dict[str, Any],
         columns: dict[str, Any] = ...,
-        values: tuple[int, ...] | None = None,
-        opcodes: int = -1,
+        schema: Any = None,
         /,
     ) -> None: ...
     def __getstate__(self) -> dict[str, Any]: ...
@@ -420,9 +420,13 @@ class Prepare:
     def set_state(self, state: dict[str, NDArray[Any]], unfinished: bool = False, /) -> None: ...
 
 def prepare_steps() -> list[dict[str, Any]]: ...
-def column_misfit(
-    columns: tuple[tuple[str, int], ...], array: NDArray[np.float32] | NDArray[np.float64], /
-) -> tuple[int, int, str] | None: ...
+def check_columns(
+    where: str,
+    columns: tuple[Any, ...],
+    table: NDArray[np.float32] | NDArray[np.float64],
+    place: Callable[[int], str] | None = None,
+    /,
+) -> None: ...
 def list_padding(node_feat: NDArray[np.float32], /) -> int: ...
 
 @final

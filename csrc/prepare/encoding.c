@@ -46,20 +46,14 @@ static float plain(const tg_column *column, float x) {
     return column->kind == TG_KIND_LOG ? (float)log1p((double)x) : x;
 }
 
-const char *tg_column_expects(tg_column_kind kind, int values, double x) {
-    if (!isfinite(x)) return "finite numbers";
-    if (fabs(x) > FLT_MAX) return "numbers that float32 can hold";
-    if (kind == TG_KIND_LOG && x < 0) return "numbers >= 0 in a log column";
-    if (kind == TG_KIND_FLAG && x != 0 && x != 1) return "0 or 1 in a flag";
-    if (kind == TG_KIND_CATEGORY && (x != floor(x) || (values >= 0 && (x < 0 || x >= values))))
-        return "positions in the values of a category";
-    return NULL;
-}
-
-/* Whether the value can stand in the column at all; a category that the schema does not have can. */
-static tg_status fits(const tg_encoding *p, int c, int64_t row, float x, tg_error *err) {
-    const char *expected = tg_column_expects(p->columns->column[c].kind, -1, (double)x);
-    return expected == NULL ? TG_OK : misfit(p, c, row, x, expected, err);
+/* Whether the values of a row can stand in the columns at all; categories that the schema does not have can. */
+static tg_status check_row(const tg_encoding *p, int64_t row, const float *x, tg_error *err) {
+    for (int c = 0; !p->checked && c < p->columns->n; c++) {
+        const tg_rule rule = {p->columns->column[c].kind, -1};
+        if (!tg_rule_allows(rule, (double)x[c]))
+            return misfit(p, c, row, x[c], tg_rule_expects(rule, (double)x[c]), err);
+    }
+    return TG_OK;
 }
 
 /* ---- fit ---- */
@@ -77,10 +71,10 @@ static void add_level(const tg_encoding *p, int c, float x) {
 /* One row into the counts; plain numbers to `to`. */
 static tg_status count_row(const tg_encoding *p, int64_t row, const float *x, float *to, tg_error *err) {
     int64_t *seen = p->seen;
+    const tg_status status = check_row(p, row, x, err);
+    if (status != TG_OK) return status;
     for (int c = 0; c < p->columns->n; c++) {
         const tg_column *column = &p->columns->column[c];
-        tg_status status = fits(p, c, row, x[c], err);
-        if (status != TG_OK) return status;
         to[c] = plain(column, x[c]);
         if (column->kind == TG_KIND_NUMBER && p->most > 0) add_level(p, c, x[c]);
         if (column->kind != TG_KIND_CATEGORY) continue;
@@ -150,14 +144,13 @@ static tg_status one_hot(const tg_encoding *p, int c, const int64_t *seen, int64
 static tg_status encode_row(const tg_encoding *p, const double *inverse, int64_t row, const float *x,
                             float *to, tg_error *err) {
     const int64_t *seen = p->seen;
-    for (int c = 0; c < p->columns->n; c++) {
+    tg_status status = check_row(p, row, x, err);
+    for (int c = 0; status == TG_OK && c < p->columns->n; c++) {
         const tg_column *column = &p->columns->column[c];
-        tg_status status = fits(p, c, row, x[c], err);
-        if (status == TG_OK && column->kind == TG_KIND_CATEGORY) {
+        if (column->kind == TG_KIND_CATEGORY) {
             status = one_hot(p, c, seen, row, x[c], to, err);
             seen += column->n_values;
         }
-        if (status != TG_OK) return status;
         if (scaled(column)) to[0] = (float)(((double)plain(column, x[c]) - p->mean[c]) * inverse[c]);
         if (column->kind == TG_KIND_FLAG) to[0] = inverse[c] == 0 ? 0 : x[c];
         if (column->kind != TG_KIND_CATEGORY && !(fabsf(to[0]) <= FLT_MAX))
@@ -166,7 +159,7 @@ static tg_status encode_row(const tg_encoding *p, const double *inverse, int64_t
             to[1 + l] = p->levels[(int64_t)c * p->most + l] == (double)x[c] ? 1.0f : 0.0f;
         to += width_of(p, c);
     }
-    return TG_OK;
+    return status;
 }
 
 tg_status tg_encoding_apply(const tg_encoding *p, const tg_features *x, float *y, tg_error *err) {

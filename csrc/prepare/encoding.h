@@ -4,16 +4,13 @@
 
 #include "prepare/step.h"
 
-/* What a value of such a column must be, if x is not; NULL if x is valid. A category has `values` positions;
-   a negative number means that the schema may have more. */
-const char *tg_column_expects(tg_column_kind kind, int values, double x);
-
 /* Columns of one table, and their state, stored in a step. */
 typedef struct tg_encoding {
     const tg_columns *columns; /* F of them */
     const char *field;         /* of the graph, for messages */
     int most;                  /* most values of a number that get a column each */
     int zero_unknown;          /* unseen categories are 0 in all their columns, else refused */
+    int checked;               /* values are known to follow the rules of the columns */
     int64_t *count;            /* rows */
     int64_t *seen;             /* counts of each value of each category, one category after the other */
     int64_t *n_levels; /* (F), 0 before the first row, most + 1 once there are more; NULL: no levels */

@@ -11,7 +11,6 @@
 #define TG_ADDRESS(name) &tg_step_##name,
 const tg_prepare_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
 const char *const tg_table_fields[TG_TABLES] = {"node_feat", "graph_feat", "config_feat"};
-const char *const tg_kind_names[TG_KINDS] = {"number", "log", "category", "flag"};
 
 const tg_prepare_step *tg_find_step(const char *name) {
     for (int i = 0; tg_steps[i] != NULL; i++)

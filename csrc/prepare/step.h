@@ -10,6 +10,7 @@
 #include "base/attr.h"
 #include "configs/distinct.h"
 #include "graph/prune.h"
+#include "prepare/rules.h"
 
 enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = TG_ATTR_ENTRIES };
 
@@ -20,9 +21,7 @@ enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = TG_ATTR_ENTRIES }
 typedef enum { TG_TABLE_NODE, TG_TABLE_GRAPH, TG_TABLE_CONFIG, TG_TABLES } tg_table;
 extern const char *const tg_table_fields[TG_TABLES]; /* node_feat, graph_feat, config_feat */
 
-/* A column of a schema. A category is stored as its position in `values`, a flag as 0 or 1. */
-typedef enum { TG_KIND_NUMBER, TG_KIND_LOG, TG_KIND_CATEGORY, TG_KIND_FLAG, TG_KINDS } tg_column_kind;
-extern const char *const tg_kind_names[TG_KINDS];
+/* A column of a schema. */
 typedef struct tg_column {
     char *name;
     tg_column_kind kind;
@@ -47,7 +46,7 @@ typedef struct tg_step_state {
     };
 } tg_step_state;
 
-/* A graph as stored: borrowed arrays; only their sizes have been checked. */
+/* A graph as stored: borrowed arrays; only their sizes have been checked, and features where `checked` says so. */
 typedef struct tg_stored {
     int64_t N, E, K, F, G, C, T, X;
     const float *node_feat;      /* (N,F) */
@@ -57,6 +56,8 @@ typedef struct tg_stored {
     const float *graph_feat;     /* (G), or NULL */
     const float *config_feat;    /* (C,T), or NULL */
     const float *extra;          /* (N,X), further features of the nodes, or NULL */
+    const uint8_t
+        *checked[TG_TABLES]; /* the kinds whose rules the columns of a table follow; NULL: not known */
 } tg_stored;
 
 /* Identity of a graph's structure: compared as bytes. */

@@ -30,6 +30,7 @@ static tg_encoding part_of(const tg_use *use, int table) {
                          tg_table_fields[table],
                          most,
                          use->attr[UNKNOWN] == UNKNOWN_ZERO,
+                         0,
                          s[COUNT].i + table,
                          s[SEEN].i + value,
                          s[LEVEL_COUNT].i + column,
@@ -91,11 +92,22 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
     return TG_OK;
 }
 
+/* Whether the values of a table follow the rules of these columns, as the graph was checked by such columns. Numbers
+   follow from any of the others. */
+static int is_checked(const tg_columns *columns, const uint8_t *kinds) {
+    int fine = kinds != NULL;
+    for (int c = 0; fine && c < columns->n; c++)
+        fine = columns->column[c].kind == TG_KIND_NUMBER || columns->column[c].kind == kinds[c];
+    return fine;
+}
+
 static tg_status fit(tg_use *use, const tg_draft *d, tg_error *err) {
     tg_status status = TG_OK;
     for (int t = 0; status == TG_OK && t < TG_TABLES; t++) {
-        const tg_encoding part = part_of(use, t);
-        if (part.columns->n > 0 && tg_wants(d, t)) status = tg_encoding_fit(&part, &d->table[t], err);
+        tg_encoding part = part_of(use, t);
+        if (part.columns->n == 0 || !tg_wants(d, t)) continue;
+        part.checked = is_checked(part.columns, d->from->checked[t]);
+        status = tg_encoding_fit(&part, &d->table[t], err);
     }
     return status;
 }
@@ -121,9 +133,10 @@ static tg_status check(const tg_use *use, tg_error *err) {
 
 static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     for (int t = 0; t < TG_TABLES; t++) {
-        const tg_encoding part = part_of(use, t);
+        tg_encoding part = part_of(use, t);
         const int cols = width(&part, t);
         if (!tg_wants(d, t) || cols == 0) continue;
+        part.checked = is_checked(part.columns, d->from->checked[t]);
         tg_features *x = &d->table[t];
         float *y = tg_draft_room(x->rows, cols, err);
         if (y == NULL) return err->code;

@@ -107,7 +107,7 @@ static int module_exec(PyObject *module) {
                             tg_model_methods,   tg_product_methods, tg_file_methods,    tg_pack_methods,
                             tg_check_methods,   tg_hlo_methods,     tg_prepare_methods, tg_tree_methods,
                             tg_store_methods,   tg_json_methods,    tg_tuner_methods,   tg_search_methods,
-                            tg_choice_methods,  tg_plan_methods};
+                            tg_choice_methods,  tg_plan_methods,    tg_column_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||

@@ -17,6 +17,7 @@ const struct tg_graph_field_spec tg_graph_fields[TG_G_FIELDS] = {
     [TG_G_VALID] = {"valid", NPY_BOOL, 1},
     [TG_G_REPEATS] = {"repeats", NPY_FLOAT64, 2},
     [TG_G_DIGITS] = {"_digits", 0, 0},
+    [TG_G_CHECKED] = {"_checked", 0, 0},
     [TG_G_SCHEMA] = {"schema", 0, 0},
     [TG_G_ABOUT] = {"about", 0, 0},
     [TG_G_NAME] = {"name", 0, 0},
@@ -152,16 +153,14 @@ static PyObject *numbers_of(PyObject *given) {
 }
 
 static PyObject *take(PyObject *object, PyObject *args) {
-    PyObject *given, *columns = NULL;
-    tg_digit_values values = {.n = -1};
-    int opcodes = -1;
-    if (!PyArg_ParseTuple(args, "O!|O!O&i:_take", &PyDict_Type, &given, &PyDict_Type, &columns,
-                          tg_take_values, &values, &opcodes))
+    PyObject *given, *columns = NULL, *schema = Py_None;
+    if (!PyArg_ParseTuple(args, "O!|O!O:_take", &PyDict_Type, &given, &PyDict_Type, &columns, &schema))
         return NULL;
     tg_state *state = state_of(Py_TYPE(object));
     PyObject *arrays = state == NULL ? NULL : numbers_of(given);
     if (arrays == NULL) return NULL;
-    const int status = tg_graph_take((tg_py_graph *)object, state, arrays, columns, &values, opcodes);
+    const int status =
+        tg_graph_take((tg_py_graph *)object, state, arrays, columns, schema == Py_None ? NULL : schema);
     Py_DECREF(arrays);
     if (status < 0) return NULL;
     Py_RETURN_NONE;
@@ -228,6 +227,7 @@ static PyGetSetDef getset[TG_G_FIELDS + 1] = {
     FIELD(TG_G_VALID, "(C,) bool, or None"),
     FIELD(TG_G_REPEATS, "(C, R) float64, or None"),
     FIELD(TG_G_DIGITS, "Digits of the configs"),
+    FIELD(TG_G_CHECKED, "Kinds of the columns that the features were checked as, or None"),
     FIELD(TG_G_SCHEMA, "Meaning of the columns"),
     FIELD(TG_G_ABOUT, "Facts about the measurements"),
     FIELD(TG_G_NAME, "Name"),
@@ -246,9 +246,8 @@ static PyMethodDef methods[] = {
          "already.")},
     {"_take", take, METH_VARARGS,
      PyDoc_STR(
-         "_take(given, columns={}, values=None, opcodes=-1): check arrays and hold them, by the rules of the "
-         "graph's kind. Of a schema that was given: the names of the columns by field, the values of its "
-         "digits, and how many opcodes there are.")},
+         "_take(given, columns={}, schema=None): check arrays and hold them, by the rules of the graph's "
+         "kind, and of a schema that was given. Names of columns, by field, are for errors.")},
     {"__getstate__", get_state, METH_NOARGS, NULL},
     {"__setstate__", set_state, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -20,6 +20,8 @@ typedef enum {
     TG_G_REPEATS,     /* (C,R) float64 */
     TG_G_ARRAYS,
     TG_G_DIGITS = TG_G_ARRAYS, /* _core.Digits */
+    TG_G_CHECKED, /* bytes, one tg_column_kind for every column of node, graph and config features: their values
+                     were checked as those of such columns; or None */
     TG_G_SCHEMA,
     TG_G_ABOUT,
     TG_G_NAME,
@@ -45,9 +47,7 @@ int tg_add_graph_type(PyObject *module);
 PyObject *tg_graph_get(tg_py_graph *self, tg_graph_field field);
 
 /* Check the arrays `given` (a dict of arrays of numbers, and Digits) and hold them. `columns`: names of columns by
-   field, or NULL; `values` and `opcodes`: of the schema's digits and opcodes, which the arrays must fit if values->n >= 0; opcodes
-   < 0: none. 0, or -1 with an exception. */
-int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given, PyObject *columns,
-                  const tg_digit_values *values, int opcodes);
+   field, or NULL; `schema`: one that the arrays must fit, or NULL. 0, or -1 with an exception. */
+int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given, PyObject *columns, PyObject *schema);
 
 #endif

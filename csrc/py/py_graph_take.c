@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prepare/step.h"
+#include "py/py_columns.h"
 #include "py/py_graph.h"
 
 typedef enum { ANY, LAYOUT, TILE } kind;
@@ -13,8 +15,9 @@ typedef struct door {
     tg_state *state;
     kind kind;
     PyObject *given, *columns;
-    const tg_digit_values *values; /* of the schema; n < 0: not known */
-    int opcodes;                   /* of the schema; < 0: none */
+    PyObject *schema;       /* one that was given, or NULL */
+    tg_digit_values values; /* of the schema; n < 0: not known */
+    int opcodes;            /* of the schema; < 0: none */
     npy_intp N, K, C;
 } door;
 
@@ -195,8 +198,8 @@ static int wrong_shape(const door *d, const char *width, const long long *shape)
 /* Refuse `have` digits per node, where the schema has another number. */
 static int digits_per_node(const door *d, long long have) {
     char expected[64], found[32] = "none";
-    snprintf(expected, sizeof expected, "%zd digit%s per node, as in the schema", d->values->n,
-             TG_S(d->values->n));
+    snprintf(expected, sizeof expected, "%zd digit%s per node, as in the schema", d->values.n,
+             TG_S(d->values.n));
     if (have > 0) snprintf(found, sizeof found, "%lld", have);
     return fail("node_config_feat", expected, NULL, found);
 }
@@ -227,11 +230,11 @@ static int take_digits(door *d) {
         return wrong_shape(d, "D) with D in 1..64", shape);
     if (stored &&
         (layout ? ready->values.n < 0
-                : ready->values.n >= 0 && (d->values->n < 0 || equal_values(d->values, &ready->values))))
+                : ready->values.n >= 0 && (d->values.n < 0 || equal_values(&d->values, &ready->values))))
         return hold(d, TG_G_DIGITS, Py_NewRef(f.given));
     if (layout) return make_digits(d, &f, &(tg_digit_values){.n = -1}, 0);
-    if (d->values->n >= 0 && d->values->n != shape[2]) return digits_per_node(d, shape[2]);
-    if (d->values->n >= 0) return make_digits(d, &f, d->values, 0);
+    if (d->values.n >= 0 && d->values.n != shape[2]) return digits_per_node(d, shape[2]);
+    if (d->values.n >= 0) return make_digits(d, &f, &d->values, 0);
     tg_digit_values most = {.n = (Py_ssize_t)shape[2]};
     for (Py_ssize_t i = 0; i < most.n; i++) most.of[i] = TG_MOST_DIGIT_VALUES;
     return make_digits(d, &f, &most, 1);
@@ -406,12 +409,30 @@ static int take_measurements(door *d) {
 
 /* ---- a schema that was given ---- */
 
+/* Columns of a table: 0 where there is none. */
+static npy_intp width_of(const door *d, tg_graph_field field) {
+    PyObject *table = d->graph->field[field];
+    PyArrayObject *array = (PyArrayObject *)table;
+    return table == Py_None ? 0 : PyArray_DIM(array, PyArray_NDIM(array) - 1);
+}
+
+static int read_schema(door *d) {
+    d->values.n = d->opcodes = -1;
+    if (d->schema == NULL) return 0;
+    PyObject *values = PyObject_GetAttrString(d->schema, "digit_values");
+    PyObject *opcodes = values == NULL ? NULL : PyObject_GetAttrString(d->schema, "opcodes");
+    const int fine = opcodes != NULL && tg_take_values(values, &d->values);
+    if (fine && opcodes != Py_None) d->opcodes = (int)PyLong_AsLong(opcodes);
+    Py_XDECREF(values);
+    Py_XDECREF(opcodes);
+    return fine && !PyErr_Occurred() ? 0 : -1;
+}
+
 static int count_columns(const door *d, tg_graph_field field) {
-    PyArrayObject *array = (PyArrayObject *)d->graph->field[field];
     PyObject *columns = door_of(d, name_of(field), NULL).columns;
     const Py_ssize_t want = columns == NULL ? -1 : PySequence_Size(columns);
-    const int none = (PyObject *)array == Py_None;
-    const npy_intp have = none ? 0 : PyArray_DIM(array, PyArray_NDIM(array) - 1);
+    const int none = d->graph->field[field] == Py_None;
+    const npy_intp have = width_of(d, field);
     if (want < 0) return PyErr_Occurred() ? -1 : 0;
     if (want == have || (field == TG_G_CONFIG_FEAT && none && d->C == 0)) return 0;
     char expected[64], found[32];
@@ -442,9 +463,46 @@ static int fit_schema(const door *d) {
         count_columns(d, TG_G_CONFIG_FEAT) < 0)
         return -1;
     const tg_py_digits *digits = (tg_py_digits *)d->graph->field[TG_G_DIGITS];
-    if (digits->shape[2] != d->values->n && d->C > 0) /* none were given: others were refused */
+    if (digits->shape[2] != d->values.n && d->C > 0) /* none were given: others were refused */
         return digits_per_node(d, 0);
     return count_opcodes(d);
+}
+
+/* ---- values of the features ---- */
+
+/* Check a table by the columns of a group of the schema, and write down their kinds. */
+static int check_table(const door *d, tg_graph_field field, const char *group, char *kinds) {
+    PyArrayObject *table = (PyArrayObject *)d->graph->field[field];
+    PyObject *columns = PyObject_GetAttrString(d->schema, group);
+    PyObject *where = columns == NULL ? NULL : PyUnicode_FromFormat("%s: column", name_of(field));
+    tg_rule *rules = where == NULL ? NULL : tg_rules_of(columns);
+    const int status = rules == NULL ? -1 : tg_check_table(columns, rules, table, where, NULL);
+    for (Py_ssize_t c = 0; status == 0 && c < PyTuple_Size(columns); c++) kinds[c] = (char)rules[c].kind;
+    free(rules);
+    Py_XDECREF(where);
+    Py_XDECREF(columns);
+    return status;
+}
+
+/* Features are finite by now; columns of a schema that was given may ask for more. */
+static int check_features(door *d) {
+    static const struct {
+        tg_graph_field field;
+        const char *group;
+    } tables[TG_TABLES] = {
+        {TG_G_NODE_FEAT, "node"}, {TG_G_GRAPH_FEAT, "graph"}, {TG_G_CONFIG_FEAT, "config"}};
+    npy_intp width[TG_TABLES], all = 0;
+    for (int t = 0; t < TG_TABLES; t++) all += width[t] = width_of(d, tables[t].field);
+    PyObject *checked = PyBytes_FromStringAndSize(NULL, all);
+    if (checked == NULL) return -1;
+    char *kinds = PyBytes_AsString(checked);
+    memset(kinds, TG_KIND_NUMBER, (size_t)all);
+    for (int t = 0; d->schema != NULL && t < TG_TABLES; kinds += width[t++])
+        if (width[t] > 0 && check_table(d, tables[t].field, tables[t].group, kinds) < 0) {
+            Py_DECREF(checked);
+            return -1;
+        }
+    return hold(d, TG_G_CHECKED, checked);
 }
 
 /* ---- all ---- */
@@ -460,14 +518,9 @@ static int kind_of(PyObject *graph, kind *found) {
 }
 
 int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given_arrays, PyObject *columns,
-                  const tg_digit_values *values, int opcodes) {
-    door d = {.graph = self,
-              .state = state,
-              .given = given_arrays,
-              .columns = columns,
-              .values = values,
-              .opcodes = opcodes};
-    if (kind_of((PyObject *)self, &d.kind) < 0) return -1;
+                  PyObject *schema) {
+    door d = {.graph = self, .state = state, .given = given_arrays, .columns = columns, .schema = schema};
+    if (kind_of((PyObject *)self, &d.kind) < 0 || read_schema(&d) < 0) return -1;
     static const tg_graph_field required[] = {TG_G_NODE_FEAT, TG_G_OPCODE, TG_G_EDGES, TG_G_CONFIG_FEAT};
     for (int i = 0; d.kind != ANY && i < (d.kind == TILE ? 4 : 3); i++)
         if (given(&d, name_of(required[i])) == NULL)
@@ -478,5 +531,6 @@ int tg_graph_take(tg_py_graph *self, tg_state *state, PyObject *given_arrays, Py
     if (d.kind != ANY && take_splits(&d) < 0) return -1;
     if (take_features(&d, TG_G_GRAPH_FEAT, "G", 0) < 0 || take_configs(&d) < 0) return -1;
     if (take_measurements(&d) < 0) return -1;
-    return d.kind == ANY && values->n >= 0 ? fit_schema(&d) : 0;
+    if (schema != NULL && fit_schema(&d) < 0) return -1;
+    return check_features(&d);
 }

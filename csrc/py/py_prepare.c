@@ -7,7 +7,6 @@
 #include "py/py_graph.h"
 #include "py/py_prepared.h"
 #include "features/schema.h"
-#include "prepare/encoding.h"
 #include "prepare/program.h"
 #include "py/py_json.h"
 
@@ -94,6 +93,16 @@ static int take_nodes(source *from, const tg_program *p, PyArrayObject *x, const
     return 0;
 }
 
+/* As what columns the features were checked, at the door. */
+static void take_checked(const tg_py_graph *graph, tg_stored *s, int64_t node_columns) {
+    PyObject *kinds = graph->field[TG_G_CHECKED];
+    if (kinds == NULL || !PyBytes_Check(kinds) || PyBytes_Size(kinds) != node_columns + s->G + s->T) return;
+    const uint8_t *kind = (const uint8_t *)PyBytes_AsString(kinds);
+    s->checked[TG_TABLE_NODE] = kind;
+    s->checked[TG_TABLE_GRAPH] = kind + node_columns;
+    s->checked[TG_TABLE_CONFIG] = kind + node_columns + s->G;
+}
+
 static int take_stored(source *from, const tg_program *p) {
     tg_stored *s = &from->stored;
     npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1},
@@ -123,6 +132,7 @@ static int take_stored(source *from, const tg_program *p) {
     if (whole != NULL) s->G = graph[0], s->graph_feat = TG_F32(whole);
     if (config != NULL) s->C = configs[0], s->T = configs[1], s->config_feat = TG_F32(config);
     if (more != NULL) s->X = extra[1], s->extra = TG_F32(more);
+    take_checked(from->graph, s, feat[1]);
     return take_nodes(from, p, x, feat);
 }
 
@@ -457,63 +467,7 @@ static PyObject *list_padding(PyObject *self, PyObject *arg) {
     return feat == NULL ? NULL : PyLong_FromLong(tg_list_padding(TG_F32(feat), dims[1], dims[0]));
 }
 
-typedef struct rule {
-    tg_column_kind kind;
-    int values;
-} rule;
-
-/* Rules (F) out of tuples of kind and number of values; NULL with an exception. */
-static rule *take_rules(PyObject *columns, Py_ssize_t F) {
-    rule *rules = malloc((size_t)F * sizeof *rules + 1);
-    if (rules == NULL) PyErr_NoMemory();
-    for (Py_ssize_t c = 0; rules != NULL && c < F; c++) {
-        PyObject *column = PyTuple_GetItem(columns, c);
-        const char *kind;
-        int found = 0;
-        const int taken = column != NULL && PyTuple_Check(column) &&
-                          PyArg_ParseTuple(column, "O&i", tg_take_text, &kind, &rules[c].values);
-        while (taken && found < TG_KINDS && strcmp(kind, tg_kind_names[found]) != 0) found++;
-        rules[c].kind = (tg_column_kind)found;
-        if ((!taken || found == TG_KINDS) && !PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "column_misfit: expected a known kind and a number of values");
-        if (!taken || found == TG_KINDS) {
-            free(rules);
-            rules = NULL;
-        }
-    }
-    return rules;
-}
-
-/* column_misfit(((kind, values), ...), array (n, F)) -> None, or row, column and what was expected there */
-static PyObject *column_misfit(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *columns, *object;
-    if (!PyArg_ParseTuple(args, "O!O:column_misfit", &PyTuple_Type, &columns, &object)) return NULL;
-    const Py_ssize_t F = PyTuple_Size(columns);
-    const int wide = PyArray_Check(object) && PyArray_TYPE((PyArrayObject *)object) == NPY_FLOAT64;
-    npy_intp dims[2] = {-1, F};
-    PyArrayObject *array = tg_array(object, "array", wide ? NPY_FLOAT64 : NPY_FLOAT32, 2, dims, "(n, F)");
-    rule *rules = array == NULL ? NULL : take_rules(columns, F);
-    if (rules == NULL) return NULL;
-    const int64_t cells = (int64_t)dims[0] * F;
-    int64_t at = 0;
-    const char *expected = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    for (int64_t i = 0; expected == NULL && i < cells; i++) {
-        const double x = wide ? TG_F64(array)[i] : (double)TG_F32(array)[i];
-        expected = tg_column_expects(rules[i % F].kind, rules[i % F].values, x);
-        at = i;
-    }
-    Py_END_ALLOW_THREADS
-    free(rules);
-    if (expected == NULL) Py_RETURN_NONE;
-    return Py_BuildValue("LLs", (long long)(at / F), (long long)(at % F), expected);
-}
-
 PyMethodDef tg_prepare_methods[] = {
-    {"column_misfit", column_misfit, METH_VARARGS,
-     PyDoc_STR(
-         "column_misfit(((kind, values), ...), array (n, F)): None, or row, column, what was expected")},
     {"prepare_steps", prepare_steps, METH_NOARGS, PyDoc_STR("The steps of preprocessing: a list of dicts.")},
     {"list_padding", list_padding, METH_O,
      PyDoc_STR("list_padding(node_feat (N, 140)): -1 or 0, with what its lists are padded.")},

@@ -86,7 +86,7 @@ tg_cancel tg_python_cancel(void);
 extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_array_methods[], tg_config_methods[],
     tg_feature_methods[], tg_prune_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[],
     tg_plan_methods[], tg_product_methods[], tg_file_methods[], tg_pack_methods[], tg_check_methods[],
-    tg_hlo_methods[], tg_store_methods[], tg_choice_methods[];
+    tg_hlo_methods[], tg_store_methods[], tg_choice_methods[], tg_column_methods[];
 int tg_add_model_types(PyObject *module);
 
 #define TG_F32(a) ((float *)PyArray_DATA(a))

@@ -249,7 +249,7 @@ def encoded(columns: Sequence[Column], table: Mapping[str, Any], place: Place) -
             found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
             raise wrong(column.name, f"numbers ({column.kind})", found)
         values[:, number] = array
-    check_values(WHERE, columns, values, place)
+    _core.check_columns(WHERE, tuple(columns), values, place)
     return values.astype(np.float32)
 
 
@@ -262,13 +262,3 @@ def _positions(column: Column, array: AnyArray, place: Place) -> AnyArray:
     todo = "a category that the schema does not know; drop the row or train with it"
     refuse_rows(column.name, result < 0, array, expected, place, todo)
     return result
-
-
-def check_values(where: str, columns: Sequence[Column], values: AnyArray, place: Place = in_row) -> None:
-    """Refuse float32 or float64 values (n, columns) that the kind of their column does not allow."""
-    misfit = _core.column_misfit(tuple((column.kind, len(column.values)) for column in columns), values)
-    if misfit is not None:
-        row, number, expected = misfit
-        column = columns[number]
-        expected += f", 0..{len(column.values) - 1}" if column.kind == "category" else ""
-        raise fail(column.name, expected, f"{values[row, number]:g} in {place(row)}", where=where)

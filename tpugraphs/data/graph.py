@@ -135,14 +135,9 @@ class Graph(_core.Graph):
                 "graph_feat": graph_feat, "config_feat": config_feat, "node_config_ids": node_config_ids,
                 "node_config_feat": node_config_feat, "runtime": runtime, "valid": valid, "repeats": repeats,
             }  # fmt: skip
-            if schema is None or schema.inferred:
-                self._take(given, columns)
-                schema = self._inferred(schema or Schema(), names)
-            else:
-                opcodes = -1 if schema.opcodes is None else schema.opcodes
-                self._take(given, columns, schema.digit_values, opcodes)
-            self._set(schema=schema)
-            self.schema.check_values(self.name, self._features())
+            known = None if schema is None or schema.inferred else schema
+            self._take(given, columns, known)
+            self._set(schema=known or self._inferred(schema or Schema(), names))
         except DataError as error:
             raise arrays.with_graph(error, self.name) from None
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row
+from tpugraphs.data.columns import KINDS, Column, Digit, Place, encoded, in_row
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system import check_choice, check_whole, counted, parsed
 
@@ -319,7 +319,7 @@ class Schema:
         for group, array in arrays.items():
             if array is not None:
                 where = f"graph {name!r}: {group}_feat: column"
-                check_values(where, getattr(self, group), np.atleast_2d(array))
+                _core.check_columns(where, getattr(self, group), np.atleast_2d(array))
 
     def encode(self, group: str, table: Mapping[str, Any], place: Place = in_row) -> NDArray[np.float32]:
         """Turn named columns into the array (n, columns) that a graph stores, in the order of the schema.
