@@ -19,7 +19,7 @@ import tpugraphs as tg
 from tpugraphs import cli, evaluation, submission
 from tpugraphs.cli import demo
 from tpugraphs.cli import evaluate as cli_evaluate
-from tpugraphs.cli import train as cli_train
+from tpugraphs.names import KINDS
 
 SMALL = ("--set", "width=32", "--set", "configs=16")
 
@@ -87,8 +87,8 @@ def test_the_recipe_fits_the_kind_of_the_data(
         capsys, "train", "--data", tmp_path, "--valid", "0", "--steps", "1", "--out", out, "--json"
     )  # fmt: skip
     assert code == 0, err
-    assert json.loads(text)["recipe"] == cli_train.RECIPES[kind] == tg.load_ranker(out).recipe
-    assert tg.recipes.get_recipe(cli_train.RECIPES[kind]).kind == kind
+    assert json.loads(text)["recipe"] == KINDS[kind].recipe == tg.load_ranker(out).recipe
+    assert tg.recipes.get_recipe(KINDS[kind].recipe).kind == kind
 
 
 def test_train_on_a_directory_sets_whole_graphs_aside(

@@ -1,4 +1,4 @@
-"""Names of collections, their folders and splits, and of the spaces that configurations are drawn from."""
+"""Names of collections, their folders and splits, of kinds of graphs, and of spaces of configurations."""
 
 from __future__ import annotations
 
@@ -19,6 +19,73 @@ FOLDERS = COLLECTIONS | MEASURED
 LAYOUTS = tuple(name for name in COLLECTIONS if name.startswith("layout"))
 #: Splits of a collection, which are the names of its folders.
 SPLITS = ("train", "valid", "test")
+
+
+class Kind(NamedTuple):
+    """What follows from the kind of a graph, or of what ranks graphs.
+
+    Attributes
+    ----------
+    graphs : str
+        The graphs, in words.
+    recipe : str
+        The recipe that ``tpugraphs train`` takes by default; empty if there is none.
+    any_schema : bool
+        Whether every graph brings its own schema, in its file; recipes take that of the training graphs.
+        Otherwise all graphs have the schema of the kind.
+    padding : int or None
+        Padding of the lists in the node features of published graphs.
+    places : int or None
+        How many configs a row of a submission lists at most; None: all.
+    metric : str
+        Metric of validation, a key of :data:`tpugraphs.metrics.VALIDATION`.
+    judged_by, official : tuple of str
+        Metrics of a report, and of one by the published protocol.
+    compared_by : tuple of str
+        Metrics of a comparison of recipes, which are ordered by the first.
+    """
+
+    graphs: str
+    recipe: str
+    any_schema: bool = False
+    padding: int | None = None
+    places: int | None = None
+    metric: str = "tau"
+    judged_by: tuple[str, ...] = (
+        *("tau", "tau_order", "opa", "spearman"),
+        *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
+    )
+    official: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+    compared_by: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@5")
+
+
+_TILE = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
+#: Kinds by name. Recipes and scorers for all graphs are of kind ``"any"``; no graph is.
+KINDS = {
+    "layout": Kind("layout graphs", recipe="first-layout", padding=-1),
+    "tile": Kind(
+        "tile graphs", recipe="first-tile", padding=0, places=5, metric="top5", judged_by=_TILE,
+        official=_TILE, compared_by=("slowdown@1", "slowdown@5", "opa"),
+    ),
+    "graph": Kind("graphs of any schema", recipe="graph-config", any_schema=True),
+    "any": Kind("graphs of every kind", recipe="", any_schema=True),
+}  # fmt: skip
+
+
+def kind_named(name: str) -> Kind:
+    """Return the kind of this name, or that of the graphs in a collection.
+
+    Parameters
+    ----------
+    name : str
+        For example ``"tile"``, or ``"tile:xla"``.
+
+    Returns
+    -------
+    Kind
+        If the name is not known, that of graphs of any schema.
+    """
+    return KINDS.get(name.partition(":")[0], KINDS["graph"])
 
 
 class SpaceRow(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli.common import Args, Parser, emit, option, remark
+from tpugraphs.names import kind_named
 
 _WIDTH = 100
 
@@ -33,9 +34,6 @@ def run(args: Args) -> None:
     emit(args, {**about, "fields": fields}, "\n".join(_lines(about)))
 
 
-_KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}
-
-
 def _lines(about: Mapping[str, Any]) -> Iterator[str]:
     options = about["options"]
 
@@ -43,8 +41,8 @@ def _lines(about: Mapping[str, Any]) -> Iterator[str]:
         return _by_preset(options[name]["default"], show)
 
     yield f"{about['recipe']}: {about['summary']}"
-    ranks = _KINDS.get(about["kind"], f"{about['kind']} graphs")
-    yield f"Ranks {ranks}." + (f" Source: {about['source']}." if about["source"] else "")
+    source = f" Source: {about['source']}." if about["source"] else ""
+    yield f"Ranks {kind_named(about['kind']).graphs}.{source}"
     if "optimizer" in options:
         yield f"\nLosses:     {_by_preset(about['losses'], _terms)}"
         yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"

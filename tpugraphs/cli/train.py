@@ -14,11 +14,10 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.common import Args, Parser, option, whole
 from tpugraphs.errors import ConfigError
-from tpugraphs.names import COLLECTIONS
+from tpugraphs.names import COLLECTIONS, KINDS, kind_named
 from tpugraphs.system.words import counted, json_text
 
 MANY = 10  # graphs, from which on whole ones are held out for validation
-RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
 def add_arguments(parser: Parser) -> None:
@@ -29,8 +28,8 @@ def add_arguments(parser: Parser) -> None:
         f"(default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)"
     )
     option(parser, "--valid DATA|SHARE", meaning, nargs="+")
-    defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
-    meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
+    defaults = [f"{kind.recipe} for {kind.graphs}" for kind in KINDS.values() if kind.recipe]
+    meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)})"
     option(parser, "--recipe RECIPE", meaning)
     option(parser, "--preset")
     option(parser, "--set FIELD=VALUE ...", "set a field of the recipe")
@@ -64,7 +63,7 @@ def run(args: Args) -> None:
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
-        args.recipe = RECIPES[graphs[0].kind]
+        args.recipe = kind_named(graphs[0].kind).recipe
     options = {**common.chosen(args, "preset", "precision"), **common.parse_fields(args.set)}
     fit = {"communicator": ranks, **common.chosen(args, "steps", "epochs", "checkpoint_dir")}
     (_train if args.seeds is None else _train_seeds)(args, graphs, options, fit)

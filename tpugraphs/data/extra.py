@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
 from tpugraphs.errors import ConfigError, DataError, check_graph
 
@@ -82,15 +81,9 @@ def with_extra(
         old = fields[f"{group}_feat"]
         if added:
             fields[f"{group}_feat"] = found if old is None else np.concatenate([old, found], -1)
-    unit = None if isinstance(base, TileGraph) else base.schema.unit
+    unit = None if base.config_runtime_normalizers is not None else base.schema.unit
     schema = replace(base.schema, **groups, unit=unit, inferred=False)  # else it would be inferred again
     return Graph(**fields, schema=schema)
-
-
-def with_made(graph: Graph, function: Function) -> Graph:
-    """Return a graph of any schema with the features that a user's function makes."""
-    made = _made(graph, function)
-    return with_extra(graph, **made)
 
 
 def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[Made, NDArray[np.float32]]:
@@ -98,7 +91,7 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
 
     Raises DataError unless these are the `expected` columns; None: not known yet.
     """
-    made = _made(graph, function)
+    made = made_by(function, graph)
     others = [name for name in ("config", "graph") if made.get(name)]
     if others or not made.get("node"):
         todo = "features of configs and graphs need a recipe for graphs of any schema (kind='graph')"
@@ -114,7 +107,8 @@ def of_nodes(graph: Graph, function: Function, expected: Made | None) -> tuple[M
     return found, values
 
 
-def _made(graph: Graph, function: Function) -> Mapping[str, Any]:
+def made_by(function: Function, graph: Graph) -> Mapping[str, Any]:
+    """Return the features that a user's function makes of a graph, as arguments of `with_extra`."""
     made = function(graph)
     if not isinstance(made, Mapping) or not made.keys() <= {"node", "config", "graph", "kinds"}:
         found = ", ".join(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
@@ -157,7 +151,7 @@ def any_fields(base: Graph) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(base, name, None) for name in names} | {"about": dict(base.about)}
     if base._digits.shape[2] == 0:
         fields["node_config_ids"] = fields["node_config_feat"] = None
-    if isinstance(base, TileGraph):
+    if base.config_runtime_normalizers is not None:
         fields["runtime"] = base.relative_runtime
     if base.schema.opcodes is not None and base.node_opcode is not None:
         fields["node_opcode"] = np.where(base.node_opcode < base.schema.opcodes, base.node_opcode, 0)

@@ -100,7 +100,7 @@ class Graph(_core.Graph):
         "node_config_feat", "runtime", "valid", "repeats",
     )  # fmt: skip
     _UNSAVED: tuple[str, ...] = ("schema", "about")  # further arguments of the constructor
-    _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
+    _PER_CONFIG = ("config_feat", "runtime", "config_runtime_normalizers", "valid", "repeats")
     _pack: Pack | None  # source of arrays that have not been read yet
 
     def __init__(
@@ -183,7 +183,10 @@ class Graph(_core.Graph):
     @property
     def relative_runtime(self) -> npt.NDArray[np.float64]:
         """Runtimes (C,) that are compared within the graph: of measured tile graphs, over the normalizers."""
-        return self.runtime.astype(np.float64)
+        normalizers = self.config_runtime_normalizers
+        if normalizers is None or not self.has_runtimes:
+            return self.runtime.astype(np.float64)
+        return self.runtime / normalizers
 
     @property
     def num_nodes(self) -> int:
@@ -204,6 +207,11 @@ class Graph(_core.Graph):
     def num_config_nodes(self) -> int:
         """Number K of configurable nodes, 0 where configs are features only."""
         return int(self.node_config_ids.shape[0])
+
+    @property
+    def configurable(self) -> bool:
+        """Whether configs can differ: there are features of configs, or configurable nodes."""
+        return self.num_config_nodes > 0 or (self.config_feat is not None and self.config_feat.shape[1] > 0)
 
     @property
     def has_runtimes(self) -> bool:

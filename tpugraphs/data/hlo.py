@@ -246,22 +246,19 @@ def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     for array in program.values():
         if isinstance(array, np.ndarray):
             array.flags.writeable = False  # so the graph need not copy it
-    tile = "config_feat" in program
-    given = {field: program[field] for field in (_TILE if tile else _LAYOUT)}
-    given |= {"name": name, "collection": collection_of(path or ""), "path": path}
+    origin: dict[str, Any] = {"name": name, "collection": collection_of(path or ""), "path": path}
+    cls = TileGraph if "config_feat" in program else LayoutGraph
+    given = {field: program[field] for field in (*cls._SAVED, *cls._UNSAVED)}
     if "extra" in program:
-        given["node_feat"] = np.concatenate([program["node_feat"], program["extra"]], 1)
-        schema = _EXTRA_TILE if tile else EXTRA_LAYOUT
-        return Graph(**given, runtime=program["config_runtime"], schema=schema)
-    given |= {field: program[field] for field in ("config_runtime", "node_splits")}
-    if tile:
-        return TileGraph(**given, config_runtime_normalizers=program["config_runtime_normalizers"])
-    digits = given.pop("node_config_feat")  # checked by the core
-    return LayoutGraph(**given, node_config_feat=_core.Digits(digits.shape, digits))
+        extended = np.concatenate([program["node_feat"], program["extra"]], 1)
+        given |= {"node_feat": extended, "runtime": program["config_runtime"]}
+        own = {field: array for field, array in given.items() if field in Graph._SAVED}
+        return Graph(**own, schema=EXTRA_LAYOUT if cls is LayoutGraph else _EXTRA_TILE, **origin)
+    if (digits := given.get("node_config_feat")) is not None:  # checked by the core
+        given["node_config_feat"] = _core.Digits(digits.shape, digits)
+    return cls(**given, **origin)
 
 
-_TILE = ("node_feat", "node_opcode", "edge_index", "config_feat")
-_LAYOUT = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat")
 # Names of the third place, in alphabetical order, then those of operands.
 _EXTRA = """
     collapsed_slice_dims_[3] gather_slice_sizes_[5] has_dynamic_com index_vector_dim indices_are_sorted

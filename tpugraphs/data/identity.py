@@ -43,11 +43,11 @@ def fingerprint(graph: Graph, digits: bool) -> str:
 
 
 def _content(graph: Graph, digits: bool) -> Iterator[str | NDArray[Any]]:
-    if graph.kind == "graph":
+    if "schema" in graph._UNSAVED:  # its own, not that of its class
         yield graph.schema.to_json()
     for name in _HASHED:
-        array = getattr(graph, name)
-        if array is not None and not (graph.kind == "tile" and name == "node_config_ids"):
+        array = getattr(graph, name) if name in (*graph._SAVED, "config_runtime") else None
+        if array is not None:
             yield f"{name}{array.shape}{array.dtype.str}"
             yield array
     if digits and graph._digits.shape[2]:

@@ -55,7 +55,7 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
         raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")
     fields = any_fields(graph) | {"runtime": graph.relative_runtime}
     configs = np.zeros((graph.num_configs, len(JOINT.config)), np.float32)
-    if isinstance(graph, TileGraph):
+    if graph.config_feat is not None:
         configs[:, :-1], configs[:, -1] = graph.config_feat, 1
         nowhere = np.zeros((graph.num_configs, 0, len(JOINT.digits)), np.int8)
         fields |= {"node_config_ids": np.zeros(0, np.int64), "node_config_feat": nowhere}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data import formats
 from tpugraphs.data.arrays import fail, naming
-from tpugraphs.data.published import KINDS, Graph
+from tpugraphs.data.published import CLASSES, Graph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
@@ -72,10 +72,10 @@ class Pack:
         with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
             self.about: dict[str, Any] = {}
-            if self.kind == "graph":
+            if "schema" in self.arrays:
                 self.schema, self.about = read_schema(self.arrays["schema"])
             else:
-                self.schema = KINDS[self.kind].schema
+                self.schema = CLASSES[self.kind].schema
 
     def digits(self) -> _core.Digits:
         """Return the configs by node; they stay in the file.
@@ -86,7 +86,7 @@ class Pack:
             The file is damaged.
         """
         arrays, where = self.arrays, {"path": self.path, "handle": self.handle}
-        if self.kind != "graph":
+        if "config_table" in arrays:
             codes = arrays["node_config_feat"]
             shape = (*codes.shape[:2], _core.SCHEMA["digits"])
             return _core.Digits(shape, codes=codes, table=arrays["config_table"], **where)
@@ -100,11 +100,11 @@ class Pack:
         given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
         with naming(self.path):
             _core.pack_check(self.handle, False)
-            if self.kind == "graph":
+            if "schema" in given:
                 given.update(schema=self.schema, about=self.about)
             if "node_config_feat" in given:
                 given["node_config_feat"] = self.digits()
-            return KINDS[self.kind](**given)
+            return CLASSES[self.kind](**given)
 
     def check(self) -> None:
         """Check every byte; DataError naming the file."""
@@ -146,7 +146,7 @@ def open_pack(path: str, limit: int) -> Graph:
             expected = f"the pack of {os.path.basename(source)} next to it"
             todo = "run tpugraphs pack again, or delete one of the two"
             raise fail("file", expected, "one of another version of that file", todo)
-        graph = KINDS[pack.kind].__new__(KINDS[pack.kind])
+        graph = CLASSES[pack.kind].__new__(CLASSES[pack.kind])
         graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
         if pack.kind != "tile":
             graph._set(_digits=pack.digits())

@@ -75,8 +75,8 @@ class LayoutGraph(_Published):
     """
 
     __slots__ = ()
-    kind = "layout"
     schema = LAYOUT
+    kind = schema.kind
     _UNSAVED = ()
     _SAVED = (
         "node_feat", "node_opcode", "edge_index", "node_config_ids", "node_splits", "node_config_feat",
@@ -119,10 +119,9 @@ class TileGraph(_Published):
     """
 
     __slots__ = ()
-    kind = "tile"
     schema = TILE
+    kind = schema.kind
     _UNSAVED = ("node_splits",)
-    _PER_CONFIG = (*Graph._PER_CONFIG, "config_runtime_normalizers")
     config_feat: npt.NDArray[np.float32]
     config_runtime_normalizers: npt.NDArray[np.int64]
     _SAVED = (
@@ -151,12 +150,6 @@ class TileGraph(_Published):
         }  # fmt: skip
         self._init_published(given, name, collection, path)
 
-    @property
-    def relative_runtime(self) -> npt.NDArray[np.float64]:
-        """Runtimes (C,) over the normalizers, which may be 0 if nothing was measured."""
-        runtimes = super().relative_runtime
-        return runtimes / self.config_runtime_normalizers if self.has_runtimes else runtimes
 
-
-#: Kind -> class, as packs and PyTorch Geometric name it.
-KINDS: dict[str, type[Graph]] = {one.kind: one for one in (Graph, LayoutGraph, TileGraph)}
+#: By kind, as packs and PyTorch Geometric name it.
+CLASSES: dict[str, type[Graph]] = {one.kind: one for one in (Graph, LayoutGraph, TileGraph)}

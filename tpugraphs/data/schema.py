@@ -22,6 +22,7 @@ from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, encoded, in_row
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import kind_named
 from tpugraphs.system import check_choice, check_whole, counted, parsed
 
 if TYPE_CHECKING:
@@ -103,14 +104,22 @@ class Schema:
         return tuple(digit.values for digit in self.digits)
 
     @property
+    def kind(self) -> str:
+        """Kind of the graphs of this schema in published files: a key of `tpugraphs.names.KINDS`.
+
+        Graphs in files that spell out the schema are of kind ``"graph"``, whatever it is.
+        """
+        return next((kind for kind, schema in _PUBLISHED.items() if schema == self), "graph")
+
+    @property
     def published(self) -> bool:
         """Whether this is :data:`LAYOUT` or :data:`TILE`, which the published files do not spell out."""
-        return self in (LAYOUT, TILE)
+        return not kind_named(self.kind).any_schema
 
     @property
     def metric(self) -> str:
         """Default metric of rankings of such graphs: ``"top5"`` for tile graphs, else ``"tau"``."""
-        return "top5" if self == TILE else "tau"
+        return kind_named(self.kind).metric
 
     @property
     def hlo(self) -> bool:
@@ -410,7 +419,7 @@ class Schema:
             raise ConfigError(f"schema: expected columns with name, kind and values; {error}") from None
         read = cls(**{**data, **made, "inferred": data.get("inferred") is True})
         # the published one itself: it is compared with at every prediction
-        return next((one for one in (LAYOUT, TILE) if one == read and not read.inferred), read)
+        return read if read.inferred else _PUBLISHED.get(read.kind, read)
 
     def to_json(self) -> str:
         """Return the schema as JSON text; equal schemas give equal text."""
@@ -442,9 +451,8 @@ class Schema:
         return cls.from_dict(data)
 
     def __repr__(self) -> str:
-        for name, schema in (("LAYOUT", LAYOUT), ("TILE", TILE)):
-            if self is schema:
-                return f"schema.{name}"
+        if self is _PUBLISHED.get(self.kind):
+            return f"schema.{self.kind.upper()}"
         sizes = {g: len(getattr(self, g)) for g in (*GROUPS, "digits")}
         parts = [counted(n, g.removesuffix("s"), g) for g, n in sizes.items() if n]
         parts += [counted(self.opcodes, "opcode")] if self.opcodes else []
@@ -550,3 +558,5 @@ TILE = Schema(
     node=_NODES, config=tuple(map(Column, spelled(_core.TILE_NAMES))), opcodes=_NUMBERS["opcodes"], unit="ns"
 )
 """Tile graphs of TpuGraphs."""
+
+_PUBLISHED = {"layout": LAYOUT, "tile": TILE}  # by kind

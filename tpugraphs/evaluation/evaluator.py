@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.identity import facts
 from tpugraphs.data.measured import require_measured
-from tpugraphs.data.published import TileGraph
 from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graph, check_graphs
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
+from tpugraphs.names import kind_named
 from tpugraphs.system import few, tracked
 
 
@@ -59,8 +59,8 @@ def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
         raise DataError(text, file=graph.name, field="config_runtime")
     todo = "use a train or valid file, or `submit` for a test file"
     require_measured(graph, rows, "no ranking can be judged", todo)
-    runtimes = graph.runtime[rows]
-    return runtimes / graph.config_runtime_normalizers[rows] if isinstance(graph, TileGraph) else runtimes
+    normalizers = graph.config_runtime_normalizers
+    return graph.runtime[rows] if normalizers is None else graph.runtime[rows] / normalizers[rows]
 
 
 def evaluate(
@@ -162,7 +162,7 @@ def _judge(
         chosen = published.rows_of(graph)
         if chosen is None:
             return f"{collection}:{graph.name}"
-        names = published.TILE_METRICS if graph.kind == "tile" else published.LAYOUT_METRICS
+        names = kind_named(graph.kind).official
     ran = graph.ran if graph.valid is not None and chosen is None else None
     runtimes = measured_runtimes(graph, chosen if ran is None else ran)
     rows = list[Row]()

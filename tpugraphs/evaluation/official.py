@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.samples import PublicFile, get
 from tpugraphs.errors import ConfigError, DataError, check_graph
-from tpugraphs.names import LAYOUTS
+from tpugraphs.names import LAYOUTS, kind_named
 from tpugraphs.system.words import counted
 
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
 #: Metrics of the published evaluation of layouts.
-LAYOUT_METRICS: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+LAYOUT_METRICS = kind_named("layout").official
 #: Metrics of the published evaluation of tiles.
-TILE_METRICS: tuple[str, ...] = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
+TILE_METRICS = kind_named("tile").official
 
 _REVISION = {
     "repository": "google-research-datasets/tpu_graphs",

@@ -18,6 +18,7 @@ from tpugraphs.errors import ConfigError, DataError, ShapeError
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
+from tpugraphs.names import KINDS, kind_named
 from tpugraphs.system import check_share, counted, few, json_text, tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, write_whole
 
@@ -25,12 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Metrics of a report of layouts, and of graphs of any schema.
-LAYOUT_METRICS: tuple[str, ...] = (
-    *("tau", "tau_order", "opa", "spearman"),
-    *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
-)
+LAYOUT_METRICS = kind_named("layout").judged_by
 #: Metrics of a report of tiles, as published.
-TILE_METRICS: tuple[str, ...] = published.TILE_METRICS
+TILE_METRICS = kind_named("tile").judged_by
 HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
 _METRICS: dict[str, Callable[..., float]] = {
     "tau": metrics.kendall_tau,
@@ -40,6 +38,11 @@ _METRICS: dict[str, Callable[..., float]] = {
     "ndcg": metrics.ndcg,
 }
 SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
+
+
+def _is_tile(judged: Row | Group) -> bool:
+    """Whether tile graphs were judged."""
+    return kind_named(judged.collection) == KINDS["tile"]
 
 
 @dataclass(frozen=True)
@@ -106,24 +109,16 @@ class Row:
             todo = "a diverged ranker cannot be judged, train it with a smaller learning rate"
             text = f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; {todo}"
             raise DataError(text, file=graph, field="scores", found="NaN", expected="numbers")
-        names = names or (TILE_METRICS if _is_tile(collection) else LAYOUT_METRICS)
-        values = {name: _metric(name, s, y) for name in names}
+        values = {name: _metric(name, s, y) for name in names or kind_named(collection).judged_by}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
-    @property
-    def tile(self) -> bool:
-        """Whether it is a tile graph."""
-        return _is_tile(self.collection)
+    tile = property(_is_tile)
 
     @property
     def trivial(self) -> frozenset[str]:
         """Metrics that are perfect for any order of a tile graph's configs, because it has at most k."""
         tops = [name for name in self.values if name.startswith("slowdown@")] if self.tile else []
         return frozenset(name for name in tops if self.configs <= int(name.partition("@")[2]))
-
-
-def _is_tile(collection: str) -> bool:
-    return collection.startswith("tile")
 
 
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
@@ -162,10 +157,7 @@ class Group:
     over: str
     left_out: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def tile(self) -> bool:
-        """Whether it is of tile graphs."""
-        return _is_tile(self.collection)
+    tile = property(_is_tile)
 
 
 @dataclass(eq=False, repr=False)
@@ -321,9 +313,9 @@ class Report:
 
     def _sections(self, per_graph: bool, only: Sequence[str] | None) -> Iterator[tables.Section]:
         """Yield title, heads and cells of every table; values that are equal in all lines go to the title."""
-        for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
-            rows = [row for row in self.rows if row.tile == tile]
-            groups = [group for group in self.groups if group.tile == tile]
+        for names in dict.fromkeys(kind.judged_by for kind in KINDS.values()):
+            rows = [row for row in self.rows if kind_named(row.collection).judged_by == names]
+            groups = [group for group in self.groups if kind_named(group.collection).judged_by == names]
             there = {name for row in rows for name in row.values} & self._names(only)
             if not (shown := [name for name in names if name in there]):
                 continue

@@ -38,6 +38,8 @@ class Network:
 
     Attributes
     ----------
+    kind : str
+        Kind of the graphs it scores: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema).
     pipeline : Pipeline
         The preprocessing.
     trained_steps : int
@@ -58,6 +60,7 @@ class Network:
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
         self.recipe, self.seed, self.precision = recipe, int(seed), precision
+        self.kind = recipe.kind
         self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
@@ -141,11 +144,6 @@ class Network:
             name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
             for name, offset, shape in self.model.layout
         }
-
-    @property
-    def kind(self) -> str:
-        """Kind of the graphs it scores: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
-        return self.pipeline.kind
 
     @property
     def metric(self) -> str:

@@ -114,11 +114,10 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
         raise _refused(graph, f"shape {np.shape(configs)}")
     if isinstance(configs, ConfigFeatures):
         return configs.digits
-    if graph.kind == "graph":
-        return _core.as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
     if isinstance(configs, np.ndarray) and configs.dtype == np.int8 and configs.flags.c_contiguous:
-        return configs  # the core checks digits as it reads them
-    return _core.as_digits("configs", configs, None)
+        return configs  # checked as they are read
+    values = None if graph.schema.published else (MOST_DIGIT_VALUES,) * width
+    return _core.as_digits("configs", configs, values)
 
 
 def compare_precisions(

@@ -94,9 +94,7 @@ def filter_blocks(
     least = check_number("least", least, 0, 1)
     ran = graph.ran
     require_measured(graph, ran, "its blocks cannot be compared", "filter graphs to train on")
-    normalizers = graph.config_runtime_normalizers
-    runtimes = graph.runtime[ran] / (1 if normalizers is None else normalizers[ran])
-    alike = block_divergence(runtimes, size, window) < threshold
+    alike = block_divergence(graph.relative_runtime[ran], size, window) < threshold
     if alike.size == 0:
         return graph
     kept = ~(np.append(False, alike) | np.append(alike, False))

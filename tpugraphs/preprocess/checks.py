@@ -7,16 +7,14 @@ from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.hlo import EXTRA_LAYOUT
 from tpugraphs.data.measured import require_measured
+from tpugraphs.data.published import CLASSES
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import DataError, graph_hint
-
-_TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 
 def of_kind(graph: Graph, kind: str) -> bool:
     """Return whether a graph is of that kind; its content is not checked."""
-    same = kind in ("graph", graph.kind)
-    return same or (graph.kind == "graph" and kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT))
+    return kind in ("graph", graph.kind) or (kind == "layout" and graph.schema in (LAYOUT, EXTRA_LAYOUT))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -27,12 +25,11 @@ def check_kind(graph: Graph, kind: str) -> None:
         if isinstance(graph, (list, tuple)):
             hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
         found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
-        expected = f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}"
+        expected = f"this recipe ranks {kind} configs: expected a {CLASSES[kind].__name__}"
         raise DataError(f"{expected}, found {found}", file=name)
-    columns = graph.config_feat is not None and graph.config_feat.shape[1] > 0
-    if kind != "tile" and graph.num_config_nodes == 0 and not columns:
+    if not graph.configurable:
         field, expected, found = "node_config_ids", "at least one configurable node", "none"
-        if kind == "graph":
+        if not graph.schema.digits:
             field, expected, found = "config_feat", "features of configs or configurable nodes", "neither"
         raise DataError.of(field, expected, found, "there is nothing to rank", file=name)
 

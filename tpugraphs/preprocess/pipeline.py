@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.extra import STEP, Function, Made, of_nodes, with_made
+from tpugraphs.data.extra import STEP, Function, Made, made_by, of_nodes, with_extra
 from tpugraphs.data.graph import Graph, Times
-from tpugraphs.data.schema import Schema
+from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import CheckpointError, DataError
+from tpugraphs.names import kind_named
 from tpugraphs.preprocess import pruning
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted, ran_only
 from tpugraphs.system import check_choice, tensorfile
@@ -84,7 +85,7 @@ class Pipeline:
     ) -> None:
         self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
-        self._make, self.has_edges = make, False
+        self._make, self.has_edges, self._any_schema = make, False, kind_named(kind).any_schema
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -95,13 +96,12 @@ class Pipeline:
 
     def _program(self) -> _core.Prepare:
         """Make the steps, not fitted yet; all published graphs have the same node features."""
-        known = self.schema is None and self.kind in ("layout", "tile")
-        return _core.Prepare(self.steps, _core.SCHEMA["node_features"] if known else 0)
+        return _core.Prepare(self.steps, 0 if self._any_schema else _core.SCHEMA["node_features"])
 
     @property
     def known(self) -> bool:
         """Whether all steps are known; otherwise some depend on the first graph that `fit` sees."""
-        if self.kind == "graph":
+        if self._any_schema:
             return self.schema is not None
         return self.extra is None or self._option(STEP, "node") is not None
 
@@ -109,16 +109,13 @@ class Pipeline:
     def sizes(self) -> Sizes:
         """Sizes of prepared graphs. If some steps depend on graphs, they are known after the fit."""
         columns = {name: max(0, int(count)) for name, count in self._core.columns.items() if name != "layout"}
-        digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
-        opcodes: int | None = _core.SCHEMA["opcodes"]
-        if self.schema is not None:
-            most = max(self.schema.digit_values, default=0)
-            digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
+        schema = LAYOUT if self.schema is None else self.schema  # published graphs have the same nodes
+        most = max(schema.digit_values, default=0)
         return Sizes(
             **columns,
-            described=self.schema is None or bool(self.schema.node),
-            digits=digits,
-            opcodes=opcodes,
+            described=bool(schema.node),
+            digits=(len(schema.digits), most + 2 if most else 0),
+            opcodes=schema.opcodes,
             edges=self.has_edges or any(step["step"] == "self-loops" for step in self.steps),
         )
 
@@ -176,7 +173,7 @@ class Pipeline:
             self.steps = [
                 step | {"padding": 0} if step["step"] == "layout-digits" else step for step in self.steps
             ]
-        if value == 0 or self.kind == "layout":
+        if value in (0, kind_named(self.kind).padding):
             self.steps.append({"step": "node-padding", "value": int(value)})
         before, self._core = self._core, self._program()
         if before.fitted:
@@ -206,7 +203,7 @@ class Pipeline:
 
     def begin(self) -> None:
         """Begin a fit that goes on with `add`."""
-        self._fitting = self._program(), self.kind == "graph" and self.known
+        self._fitting = self._program(), self._any_schema and self.known
 
     def add(self, graphs: Iterable[Any]) -> None:
         """Add graphs to a fit that has begun. It ends with `finish`.
@@ -277,14 +274,14 @@ class Pipeline:
         """Return a graph with the features of the user's function, or the graph, their columns and (N, X)."""
         if self.extra is None:
             return graph, None, None
-        if self.kind != "graph":
+        if not self._any_schema:
             return graph, *of_nodes(graph, self.extra, self._option(STEP, "node"))
-        return with_made(graph, self.extra), None, None
+        return with_extra(graph, **made_by(self.extra, graph)), None, None
 
     def _begin(self, graph: Graph, made: Made | None) -> None:
         """Make the steps that depend on the first graph."""
         if self._make is not None:
-            self.schema = graph.schema if self.kind == "graph" else None
+            self.schema = graph.schema if self._any_schema else None
             self.steps = self._make(graph.schema)
         if made is not None:
             self.steps.append({"step": STEP, "node": made})

@@ -129,8 +129,8 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     if keep != "mean":
         return kept
     valid = None if graph.valid is None else ~np.isnan(runtimes)
-    more = {} if norms is None else {"config_runtime_normalizers": norms}
-    return kept._with(runtime=runtimes, valid=valid, repeats=None, **more)
+    times = {"runtime": runtimes, "config_runtime_normalizers": norms}
+    return kept._with(**times, valid=valid, repeats=None)
 
 
 def merge(

@@ -428,7 +428,7 @@ def _of_use(graphs: list[Graph], skipped: dict[str, str]) -> list[Graph]:
     schemas = [graph.schema for graph in found if graph.schema.inferred]
     if len(schemas) == len(found) and any(schema != schemas[0] for schema in schemas):
         whole = replace(reduce(Schema.join, schemas), inferred=False)  # a fold may not show all of it
-        found = [graph.replace(schema=whole) if graph.kind == "graph" else graph for graph in found]
+        found = [graph.replace(schema=whole) for graph in found]
     return found
 
 

@@ -16,6 +16,7 @@ from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import PredictOptions
 from tpugraphs.metrics import mean_ranks
+from tpugraphs.names import KINDS
 from tpugraphs.network.network import schema_of
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind
@@ -173,7 +174,6 @@ class LearntScorer(ScorerBase):
 
 _CHUNK = 4096  # rows whose one-hot columns exist at a time
 _MAX_COLUMNS = 3000
-_GRAPHS = ("any", "layout", "tile", "graph")
 
 
 def random_scores(graph: Graph, configs: Rows | None = None, *, seed: int = 0) -> Floats:
@@ -373,8 +373,8 @@ def _columns(graph: Graph, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 def _kind_in(path: str, metadata: dict[str, Any]) -> str:
     """Return the kind of graphs that a file names, or raise CheckpointError."""
     kind: str = tensorfile.entry(path, metadata, "graphs", str)
-    if kind not in _GRAPHS:
-        raise tensorfile.fail(path, "graphs", f"one of {', '.join(_GRAPHS)}", repr(kind)[:80])
+    if kind not in KINDS:
+        raise tensorfile.fail(path, "graphs", f"one of {', '.join(KINDS)}", repr(kind)[:80])
     return kind
 
 

@@ -22,6 +22,7 @@ from tpugraphs.distributed.ranks import CommunicatorLike, Ranks
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import evaluate, measured_runtimes, plot
 from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE
+from tpugraphs.names import KINDS, Kind, kind_named
 from tpugraphs.ranker.baselines import random_scores
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold, trained
@@ -412,23 +413,27 @@ class Comparison:
     folds: list[Fold]
 
     @cached_property
+    def _kind(self) -> Kind:
+        """What follows from the kind of the graphs."""
+        return kind_named(self.folds[0].unseen[0].kind)
+
+    @property
     def tile(self) -> bool:
         """Whether tile graphs are judged."""
-        return bool(self.folds[0].unseen[0].kind == "tile")
+        return self._kind == KINDS["tile"]
 
     @property
     def metric(self) -> str:
         """The metric that recipes are ordered by."""
-        return "slowdown@1" if self.tile else "tau"
+        return self._kind.compared_by[0]
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Metrics in the table; `tau_order` only where ties make it differ from `tau`."""
-        if self.tile:
-            return ("slowdown@1", "slowdown@5", "opa")
-        gaps = [abs(trial.values["tau"] - trial.values["tau_order"]) for trial in self.trials]
-        ties = ("tau_order",) if max(gaps) > SHOWN_DIFFERENCE else ()
-        return ("tau", *ties, "slowdown@1", "slowdown@5")
+        first, *others = self._kind.compared_by
+        gaps = [abs(v["tau"] - v["tau_order"]) for v in (t.values for t in self.trials) if "tau_order" in v]
+        ties = ("tau_order",) if max(gaps, default=0) > SHOWN_DIFFERENCE else ()
+        return (first, *ties, *others)
 
     @cached_property
     def summaries(self) -> list[Summary]:
@@ -470,7 +475,7 @@ class Comparison:
         return _summaries(found)
 
     def _weights(self, members: list[Trial], fold: Fold) -> NDArray[np.float64]:
-        judge = metrics.VALIDATION["top5" if self.tile else "tau"]
+        judge = metrics.VALIDATION[self._kind.metric]
         ran = [np.asarray(graph.ran) for graph in fold.valid]
         times = [measured_runtimes(graph, rows) for graph, rows in zip(fold.valid, ran, strict=True)]
         parts = [[own[rows] for own, rows in zip(t.choosing, ran, strict=True)] for t in members]

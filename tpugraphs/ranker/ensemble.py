@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.errors import ConfigError, DataError, Error, check_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.scorer import ChooseOptions, PredictOptions, Scorer
@@ -531,9 +530,7 @@ def pseudo_label(
         found, todo = f"NaN or infinity, of {scorer.name}", "take another scorer"
         raise DataError.of("scores", "finite numbers", found, todo, file=str(graph.name))
     places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
-    if isinstance(part, TileGraph):
-        return part.replace(config_runtime=places, config_runtime_normalizers=np.ones_like(places))
-    if isinstance(part, LayoutGraph):
-        return part.replace(config_runtime=places)
+    ones = None if part.config_runtime_normalizers is None else np.ones_like(places)
     about = {**part.about, "pseudo_labels": scorer.name}
-    return part.replace(runtime=places, valid=None, repeats=None, about=about)
+    times = {"runtime": places, "config_runtime_normalizers": ones}
+    return part._with(**times, valid=None, repeats=None, about=about)

@@ -19,6 +19,7 @@ from tpugraphs.data.identity import known_as
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.scorer import ChooseOptions
+from tpugraphs.names import kind_named
 from tpugraphs.network import weights as outside
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.network.summary import summary
@@ -205,7 +206,7 @@ class Ranker(ScorerBase):
     @property
     def takes_tables(self) -> bool:  # type: ignore[override]
         """Whether tables (n, F) may stand in for graphs; true of recipes for any schema."""
-        return self.kind in ("graph", "any")
+        return kind_named(self.kind).any_schema
 
     @property
     def takes_configs(self) -> bool:  # type: ignore[override]
@@ -413,7 +414,7 @@ class Ranker(ScorerBase):
         size, history = self.estimator.size, self.estimator.history
         facts = {
             "what": self._recipe.summary,
-            "ranks": f"{self.kind} graphs",
+            "ranks": kind_named(self.kind).graphs,
             "parameters": None if size is None else f"{size:,}",
             **{name: getattr(self, name) for name in _OWN[1:]},
             "changed": ", ".join(f"{name}={shortly(value)}" for name, value in self._changed().items()),
@@ -846,9 +847,8 @@ class Ranker(ScorerBase):
         known = get_recipe(recipe or outside.recipe_of(read))
         own: dict[str, Any] = {**known.published_fields, **fields}
         ranker = cls(known, seed, preset, precision, **own)
-        default = ranker.network.recipe.published_padding
-        default = (0 if ranker.kind == "tile" else -1) if default is None else default
-        ranker.pipeline.require_padding(default if node_padding is None else node_padding)
+        stated = (node_padding, known.published_padding, kind_named(ranker.kind).padding, -1)
+        ranker.pipeline.require_padding(next(value for value in stated if value is not None))
         scalers = {"scaler": scaler, "config_scaler": config_scaler}
         outside.load(ranker.network, read, path, scalers, graphs, preset)
         ranker.network.fitted = True

@@ -22,6 +22,7 @@ from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_r
 from tpugraphs.evaluation.report import Report
 from tpugraphs.evaluation.scorer import ChooseOptions, Scorer, Scores
 from tpugraphs.metrics import VALIDATION
+from tpugraphs.names import kind_named
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
 from tpugraphs.system import check_whole, files, tensorfile
 
@@ -103,7 +104,7 @@ class ScorerBase(Convention, ABC):
     @property
     def metric(self) -> str:
         """Metric of `score`, a key of :data:`tpugraphs.metrics.VALIDATION`."""
-        return "top5" if self.kind == "tile" else "tau"
+        return kind_named(self.kind).metric
 
     @property
     def members(self) -> dict[str, Scorer]:

@@ -20,6 +20,7 @@ from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
+from tpugraphs.names import kind_named
 from tpugraphs.network.network import schema_of
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
@@ -140,7 +141,7 @@ class TreeEstimator(Estimator):
         self.kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
             graphs, valid = trainset.hold_out(graphs, float(valid), self.seed, self.kind, weights)
-        if self.kind == "graph":
+        if kind_named(self.kind).any_schema:
             seen = every_graph("train", graphs)
             usable = (graph for graph in seen if trainset.check_graph("train", graph, self.kind) is None)
             self.schema = Pipeline([], self.kind, make=lambda schema: []).fit(usable).schema

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, RecipeError
+from tpugraphs.names import kind_named
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.recipes import declared
 from tpugraphs.recipes.blocks import Steps, choose, encode, opcodes, step
@@ -218,6 +219,11 @@ class Recipe:
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
 
+    @property
+    def takes_schema(self) -> bool:
+        """Whether steps and preprocessing depend on the training graphs."""
+        return self.by_schema or kind_named(self.kind).any_schema
+
     def pipeline(self, fields: Any) -> Pipeline:
         """Return the preprocessing, not fitted yet.
 
@@ -232,9 +238,9 @@ class Recipe:
             A new one.
         """
         make = functools.partial(_preprocessing, self.preprocessing, fields)
-        if self.kind != "graph" and not self.by_schema:
+        if not self.takes_schema:
             return Pipeline(make(), self.kind, extra=self.extra)
-        known = [] if self.kind == "graph" else make(LAYOUT)
+        known = [] if kind_named(self.kind).any_schema else make(LAYOUT)
         return Pipeline(known, self.kind, make=make, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> Steps:
@@ -252,8 +258,7 @@ class Recipe:
         list of dict
             One per step, as the core takes them.
         """
-        takes_sizes = self.kind == "graph" or self.by_schema
-        steps = self.steps(fields, sizes) if takes_sizes else self.steps(fields)
+        steps = self.steps(fields, sizes) if self.takes_schema else self.steps(fields)
         return [declared.of_numpy(step) for step in steps]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:

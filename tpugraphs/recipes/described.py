@@ -72,7 +72,7 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
             groups=always(groups),
             extra=extra,
         )
-    if (schema is None) == (kind == "graph"):
+    if (schema is None) == recipe.takes_schema:
         wanted, there = ("a schema", "none") if schema is None else (f"none for {kind} graphs", "one")
         raise tensorfile.fail(path, "schema", wanted, there, tensorfile.LATER)
     return recipe

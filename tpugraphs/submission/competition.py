@@ -208,7 +208,7 @@ def _rank(row_id: str, graph: Graph, ranker: Any, options: Mapping[str, Any]) ->
     count, note = int(graph.num_configs), ""
     if count == 0:
         return Ranked(row_id, None, 0, "has no configurations: no row")
-    if count > 1 and graph.kind == "layout" and graph.num_config_nodes == 0:
+    if count > 1 and not graph.configurable:
         note = "nothing of it can be configured: in the order of the file"
     ranking = np.arange(count) if note or count == 1 else ranker.rank(graph, **options)
     return Ranked(row_id, ranking, count, note)

@@ -20,13 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
-from tpugraphs.names import FOLDERS
+from tpugraphs.metrics import COLLECTIONS, VALIDATION, competition_score
+from tpugraphs.names import FOLDERS, kind_named
 from tpugraphs.system import counted, few, tables, tracked
 from tpugraphs.system.files import name_of, opened, write_whole
 
 HEADER = "ID,TopConfigs"
-TILE_PLACES = 5
 _MAX_PROBLEMS = 1000
 _MAX_LINE = 8 << 20  # bytes; a row of 100,000 indices has 0.7 MB
 _ID = re.compile(rf"(?:{'|'.join(FOLDERS)}):[^\s\x00-\x1f\x7f,;:\"]+")
@@ -114,10 +113,6 @@ class Validation:
         return "\n".join(lines + [f"  ... and {n - 20} more"] * (n > 20))
 
 
-def _is_tile(row_id: str) -> bool:
-    return row_id.startswith("tile:")
-
-
 def _id_problem(row_id: str) -> str | None:
     if not isinstance(row_id, str):
         return f"an ID must be text, found {type(row_id).__name__}; use graph.submission_id"
@@ -131,10 +126,10 @@ def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None)
     n = len(ranking)
     if n == 0:
         return "no indices"
-    best = _is_tile(row_id) and n >= TILE_PLACES  # a choice of the configs, else all of them
+    most = kind_named(row_id).places
+    best = most is not None and n >= most  # a choice of the configs, else all of them
     if count is not None and (n > count or (n < count and not best)):
-        needed = min(count, TILE_PLACES) if _is_tile(row_id) else count
-        return f"{counted(n, 'index', 'indices')}, expected {needed:,}"
+        return f"{counted(n, 'index', 'indices')}, expected {min(count, most or count):,}"
     limit = n if count is None and not best else count
     ordered = np.sort(ranking)
     if ordered[0] < 0:
@@ -231,7 +226,8 @@ def _checked_rows(
         elif problem is None:
             problem = _ranking_problem(row.id, row.ranking, count)
             listed = expected[row.id] if expected else 0
-            if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
+            whole = kind_named(row.id).places is None
+            if problem is None and count is None and len(row.ranking) < listed and whole:
                 found = counted(len(row.ranking), "index", "indices")
                 problem = f"{found}, expected at least the {listed:,} of the template"
         if row.id:
@@ -388,8 +384,8 @@ def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list
             )
         if problem := problem or _ranking_problem(row_id, array.astype(np.int64), counts.get(row_id)):
             raise DataError(f"{row_id}: {problem}", field=row_id)
-        places = array[:TILE_PLACES] if _is_tile(row_id) else array
-        lines.append(f"{row_id},{';'.join(map(str, places.tolist()))}")
+        places = array[: kind_named(row_id).places].tolist()
+        lines.append(f"{row_id},{';'.join(map(str, places))}")
     return lines
 
 
@@ -490,7 +486,7 @@ def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     """Score of one graph, over its configs that ran."""
     place = np.full(graph.num_configs, graph.num_configs)
     place[ranking] = np.arange(len(ranking))
-    metric = tile_score if _is_tile(graph.submission_id) else kendall_tau
+    metric = VALIDATION[kind_named(graph.submission_id).metric]
     return metric(place[graph.ran], measured_runtimes(graph, graph.ran))
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tpugraphs.data import Graph, LayoutGraph, Rows, TileGraph
+from tpugraphs.data import Graph, Rows
+from tpugraphs.data.published import CLASSES
 from tpugraphs.data.schema import read_schema, write_schema
 from tpugraphs.errors import ConfigError, DataError, check_graph
 from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
 
-_KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
 _SAME = (
     *("node_opcode", "edge_index", "node_splits", "graph_feat", "config_feat"),
     *("runtime", "config_runtime_normalizers", "valid", "repeats"),
@@ -160,8 +160,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         text = f"from_pyg: expected one graph, found a batch of {data.num_graphs}"
         raise ConfigError(f"{text}; use data.to_data_list()")
     kind = data["kind"] if "kind" in data else Graph.kind
-    if kind not in tuple(_KINDS):  # compared, not looked up: it may be anything, even the list of a batch
-        raise ConfigError(f"from_pyg: kind: expected {', '.join(_KINDS)}, found {kind!r}; leave it out")
+    if kind not in tuple(CLASSES):  # compared, not looked up: it may be anything, even the list of a batch
+        raise ConfigError(f"from_pyg: kind: expected {', '.join(CLASSES)}, found {kind!r}; leave it out")
     skipped = "config_runtime" if kind == Graph.kind else "runtime"  # not a name in the class
     given: dict[str, Any] = {text: data[text] for text in _TEXTS if text in data}
     for field, name in _FIELDS.items():
@@ -177,8 +177,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
     given |= {name: _array(name, value) for name, value in fields.items()}
     if "edge_index" in fields:
         given["edge_index"] = _ours("edge_index", "edge_index", np.asarray(given["edge_index"]))
-    for field, parameter in inspect.signature(_KINDS[kind]).parameters.items():
+    for field, parameter in inspect.signature(CLASSES[kind]).parameters.items():
         if parameter.default is parameter.empty and field not in given:
             name = _FIELDS.get(field, field)
             raise DataError.of(name, f"one, as kind is {kind!r}", "none", f"add it, or pass {field}=")
-    return _KINDS[kind](**given)
+    return CLASSES[kind](**given)
