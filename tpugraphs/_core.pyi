@@ -166,6 +166,10 @@ class Graph:
     collection: str | None
     path: str | None
     _pack: Any
+    num_nodes: int
+    num_edges: int
+    num_configs: int
+    num_config_nodes: int
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
     def _set(self, **fields: Any) -> None: ...
     def _with(self, kind: type[Any] | None = None, /, **fields: Any) -> Self: ...

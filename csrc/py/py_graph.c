@@ -108,6 +108,13 @@ static PyObject *get_field(PyObject *object, void *which) {
     return value;
 }
 
+/* How many rows an array has. */
+static PyObject *get_count(PyObject *object, void *which) {
+    PyObject *array = tg_graph_get((tg_py_graph *)object, (tg_graph_field)(intptr_t)which);
+    if (array == NULL) return NULL;
+    return PyLong_FromSsize_t(array == Py_None ? 0 : PyArray_DIM((PyArrayObject *)array, 0));
+}
+
 /* ---- methods ---- */
 
 static PyObject *set_fields(PyObject *object, PyObject *args, PyObject *kwargs) {
@@ -213,8 +220,9 @@ static void graph_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-#define FIELD(which, doc) {NULL, get_field, NULL, PyDoc_STR(doc), (void *)(intptr_t)(which)}
-static PyGetSetDef getset[TG_G_FIELDS + 1] = {
+#define FIELD(which, doc)       {NULL, get_field, NULL, PyDoc_STR(doc), (void *)(intptr_t)(which)}
+#define COUNT(name, which, doc) {name, get_count, NULL, PyDoc_STR(doc), (void *)(intptr_t)(which)}
+static PyGetSetDef getset[TG_G_FIELDS + 5] = {
     FIELD(TG_G_NODE_FEAT, "(N, F) float32"),
     FIELD(TG_G_OPCODE, "(N,) uint8, or None"),
     FIELD(TG_G_EDGES, "(E, 2) int64"),
@@ -234,6 +242,11 @@ static PyGetSetDef getset[TG_G_FIELDS + 1] = {
     FIELD(TG_G_COLLECTION, "Collection, or None"),
     FIELD(TG_G_PATH, "Path of the file, or None"),
     FIELD(TG_G_PACK, "The pack that holds the arrays, or None"),
+    COUNT("num_nodes", TG_G_NODE_FEAT, "Number N of nodes."),
+    COUNT("num_edges", TG_G_EDGES, "Number E of edges."),
+    COUNT("num_configs", TG_G_RUNTIME, "Number C of configs."),
+    COUNT("num_config_nodes", TG_G_CONFIG_IDS,
+          "Number K of configurable nodes, 0 where configs are features only."),
     {NULL, NULL, NULL, NULL, NULL},
 };
 

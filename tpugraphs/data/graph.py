@@ -189,26 +189,6 @@ class Graph(_core.Graph):
         return self.runtime / normalizers
 
     @property
-    def num_nodes(self) -> int:
-        """Number N of nodes."""
-        return int(self.node_feat.shape[0])
-
-    @property
-    def num_edges(self) -> int:
-        """Number E of edges."""
-        return int(self.edge_index.shape[0])
-
-    @property
-    def num_configs(self) -> int:
-        """Number C of configs."""
-        return int(self.runtime.shape[0])
-
-    @property
-    def num_config_nodes(self) -> int:
-        """Number K of configurable nodes, 0 where configs are features only."""
-        return int(self.node_config_ids.shape[0])
-
-    @property
     def configurable(self) -> bool:
         """Whether configs can differ: there are features of configs, or configurable nodes."""
         return self.num_config_nodes > 0 or (self.config_feat is not None and self.config_feat.shape[1] > 0)
