@@ -19,6 +19,7 @@ import pytest
 
 import tpugraphs
 from tpugraphs import _core
+from tpugraphs.names import KINDS
 
 ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "csrc"
@@ -428,6 +429,26 @@ def test_the_counter_of_lines_counts():
     text = '"""Two\n\nlines."""\n\nx = """a\nb"""  # three\n\n\ndef f():\n    """Doc."""\n    return (\n        1\n    )\n'
     path = types.SimpleNamespace(read_text=lambda: text)
     assert code_lines(path) == 6
+
+
+def names_a_kind(node):
+    values = getattr(node, "elts", [node])
+    return any(isinstance(value, ast.Constant) and value.value in KINDS for value in values) or (
+        isinstance(node, ast.Subscript) and names_a_kind(node.slice)
+    )
+
+
+def test_code_asks_what_follows_from_a_kind():
+    """Names of kinds of graphs are compared only where two kinds do different work; all else is in `names.KINDS`."""
+    found = []
+    for path in PACKAGE:
+        if wing(path) not in ("layertime", "xla"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+                text = ast.unparse(node)
+                if any(map(names_a_kind, sides)) and re.search(r"\b_?kind(_named)?\b", text):
+                    found.append(f"{name(path)}:{node.lineno}: {text}")
+    assert len(found) <= 12, "\n".join(found)
 
 
 def test_imports_inside_functions_are_for_speed_alone():

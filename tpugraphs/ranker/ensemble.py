@@ -531,6 +531,6 @@ def pseudo_label(
         raise DataError.of("scores", "finite numbers", found, todo, file=str(graph.name))
     places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
     ones = None if part.config_runtime_normalizers is None else np.ones_like(places)
-    about = {**part.about, "pseudo_labels": scorer.name}
+    about = {**part.about, "pseudo_labels": scorer.name}  # which published graphs do not show
     times = {"runtime": places, "config_runtime_normalizers": ones}
     return part._with(**times, valid=None, repeats=None, about=about)
