@@ -179,7 +179,7 @@ def deep(metadata, tensors):
         *[("linear-tile", into(name, 1e200), f"{name}: expected numbers from -1e.100 to 1e.100") for name in ("weight", "mean")],
         ("linear-tile", changed(intercept=-1e200), "intercept: expected a number below"),
         *[("linear-tile", changed(alpha=n), "alpha: expected a number from 1e-100") for n in (0, -1.0)],
-        *[(kind, changed(graphs="graphs"), "graphs: expected one of any, layout") for kind in ("linear-tile", "random")],
+        *[(kind, changed(graphs="graphs"), "graphs: expected one of layout, tile") for kind in ("linear-tile", "random")],
         ("random", changed(seed=-1), "seed: expected a whole number of at least 0"),
         *[(kind, into("column", n), "column: expected numbers from 0") for kind in ("process",) for n in (-1, 99)],
         *[("multitask", into(f"{k}.column", n), "column: expected numbers from 0") for k in ("program", "config") for n in (-1, 99)],
