@@ -74,6 +74,14 @@ def test_several_graphs_of_which_some_have_weights():
     assert "at least two configs of a weight above 0" in none[1].skipped["small1"]
 
 
+@pytest.mark.parametrize("visits", ["even", "sqrt-configs", "slates"])
+def test_graphs_of_which_none_is_of_use_are_refused(visits):
+    """Also where no visit would come to those whose weights are all 0."""
+    same = small_graph(1, configs=30).replace(node_config_feat=np.zeros((30, 4, 18), np.int8), name="same")
+    with pytest.raises(tg.DataError, match="none of the 2 graphs can be trained on; the last: same: "):
+        trained([small_graph(0), same], [np.zeros(96), None], graph_sampling=visits)
+
+
 def test_weights_go_with_their_configs():
     """Through configs held out, equal ones merged, failed ones, and packs."""
     graph = small_graph(3, copies=20)

@@ -19,7 +19,7 @@ from tpugraphs.data.identity import digest, fingerprint, identities, known_as
 from tpugraphs.distributed.ranks import Ranks
 from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.preprocess.checks import check_kind, check_measured, of_kind
+from tpugraphs.preprocess.checks import check_kind, check_measured, check_weighted, of_kind
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.system import check_share, counted, log
 
@@ -162,7 +162,8 @@ class Looked(NamedTuple):
     configs : int
         That are trained on, 0: the graph is left out.
     known, content : str
-        Digests by `known_as` and, for checkpoints, by `fingerprint`.
+        Digests by `known_as` (empty of a graph that was not looked into) and, for checkpoints, by
+        `fingerprint`.
     why : str or None
         Why the graph is left out.
     """
@@ -235,7 +236,7 @@ class TrainingSet:
         if len(self.graphs) == 1 and self.ranks.alone:
             check_measured(self.graphs[0], pipeline.kind)
         self._look(learn=how.init is None)
-        self.known.update(one.known for one in self.looked if one.why is None)
+        self.known.update(one.known for one in self.looked if one.known)
         self.valid, self.validates, own = self._prepare_valid(held, network.fields.valid_configs)
         self.hashes = {
             name: f"{len(parts)} graphs, {digest([' '.join(parts)], 8)}"
@@ -359,14 +360,28 @@ class TrainingSet:
                 self.looked.append(Looked(name, 0, "", content, str(why)))
                 self._leave_out(i, name, str(why))
                 continue
-            count = int(graph.num_configs)
+            count, reason = int(graph.num_configs), None
             if self.weights is not None:
                 self.weights[i] = weights = graph_weights(graph, self.weights[i])
                 if weights is not None and (weights != 1).any():
                     count = int(np.count_nonzero(weights))
                     content += digest([weights]) if self.hashed else ""
-            self.looked.append(Looked(name, count, known_as(graph), content, None))
+                    reason = self._without_weights(name, count)
+            self.looked.append(Looked(name, count, known_as(graph), content, reason))
+            if reason is not None:
+                self._leave_out(i, name, reason)
             yield graph
+
+    def _without_weights(self, name: str, count: int) -> str | None:
+        """Return why a graph with so many configs of a weight above 0 is left out: no visit may ever find it.
+
+        The only graph is refused when it is prepared.
+        """
+        try:
+            check_weighted(name, count)
+        except DataError as error:
+            return str(error) if len(self.graphs) > 1 else None
+        return None
 
     def _content(self, graph: Graph, why: DataError | None, graphs: GraphSequence) -> str:
         """Return what a checkpoint compares of a graph, which is left out if `why` is not None."""
