@@ -375,7 +375,7 @@ THIN = {
     "recipes": 2510,
     "cli": 2313,
     "xla": 2050,
-    "training": 1384,
+    "training": 1393,
     "system": 1041,
     "evaluation": 781,
     "kernels": 690,
@@ -389,7 +389,7 @@ THIN = {
     "search": 226,
     "distributed": 360,
 }  # fmt: skip
-THIN_IN_ALL = 25127
+THIN_IN_ALL = 25136
 
 
 def code_lines(path):
