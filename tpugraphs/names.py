@@ -22,21 +22,21 @@ SPLITS = ("train", "valid", "test")
 
 
 class Kind(NamedTuple):
-    """What follows from the kind of a graph, or of what ranks graphs.
+    """Properties of a kind of graphs, and of the recipes and scorers for it.
 
     Attributes
     ----------
     graphs : str
         The graphs, in words.
     recipe : str
-        The recipe that ``tpugraphs train`` takes by default; empty if there is none.
+        Default recipe of ``tpugraphs train``; empty if there is none.
     any_schema : bool
-        Whether every graph brings its own schema, in its file; recipes take that of the training graphs.
-        Otherwise all graphs have the schema of the kind.
+        Whether each graph has a schema of its own, stored in its file. A recipe then uses the schema of the
+        training graphs. Otherwise all graphs of the kind share one schema.
     padding : int or None
         Padding of the lists in the node features of published graphs.
     places : int or None
-        How many configs a row of a submission lists at most; None: all.
+        Maximum number of configs in a row of a submission; None: all.
     metric : str
         Metric of validation, a key of :data:`tpugraphs.metrics.VALIDATION`.
     judged_by, official : tuple of str

@@ -164,7 +164,7 @@ def add_normalize(to: Any, default: str) -> None:
 
 
 def add_rankers(parser: Parser, *, usage: str = "RANKER", optional: bool = False) -> None:
-    """Add RANKER, and the options for several of them; see `open_rankers`."""
+    """Declare RANKER, and the options for several rankers; see `open_rankers`."""
     meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
     option(parser, f"ranker {usage}", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")

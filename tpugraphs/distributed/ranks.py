@@ -293,9 +293,10 @@ class Ranks:
         return range(count * rank // self.size, count * (rank + 1) // self.size)
 
     def exchange(self, work: Callable[[], Any]) -> list[Any]:
-        """Return what the work of every rank returned, as far as JSON has it, with NumPy arrays and bytes.
+        """Call `work` on every rank, and return the results of all, in the order of ranks.
 
-        Tuples arrive as lists. What one raises ends the work on all.
+        Results are values of JSON, which may contain NumPy arrays and bytes. Tuples arrive as lists. An
+        exception on one rank ends the work on all.
 
         Raises
         ------

@@ -125,7 +125,7 @@ class Progress:
             self._bar.update(count)
 
     def move(self, done: int, total: int | None) -> None:
-        """Show how much is done, of how much in all."""
+        """Show a count of done items and a total."""
         if self._bar is not None:
             self._bar.total = total
             self._bar.update(done - self._bar.n)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TunerReport:
-    """Report of a tuner: its measurements, and how well its surrogate orders them.
+    """Report on a tuner: its measurements, and how well its surrogate ranks them.
 
     Attributes
     ----------

@@ -105,7 +105,7 @@ class Stages:
         return [self.configs[row] for row in chosen]
 
     def tell(self, configs: Sequence[Config], runtimes: Any, status: Any = None) -> None:
-        """Learn what was measured; the default has to come first.
+        """Learn from measured runtimes. The first call has to include the default.
 
         Parameters
         ----------

@@ -310,7 +310,7 @@ def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
 
 
 def _parts(models: Mapping[str, Any], layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
-    """Return the layers, in kinds that have models."""
+    """Split layers into parts of kinds that have a model, and leave out those in `without`."""
     parts = [part for layer in layers for part in in_kinds(layer, models)]
     parts = [part for part in parts if not {part.name, part.kind} & set(without)]
     if missing := dict.fromkeys(str(part.kind) for part in parts if part.kind not in models):
